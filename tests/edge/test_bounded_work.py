@@ -323,19 +323,19 @@ def _ask_all(events: EventRecorder, asked: Any, count: int) -> list[Any]:
 
 
 def _count_moves(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the calls that put a portion into a queue, or take all out of it."""
+    """Names of the calls that put portions into a queue, for each portion, or take all out of it."""
     moves: list[str] = []
 
     def counted(name: str) -> Any:
         original = getattr(WaitingPortions, name)
 
         def call(self: WaitingPortions, *portions: Any) -> Any:
-            moves.append(name)
+            moves.extend([name] * (len(portions[0]) if name == "put_back" else 1))
             return original(self, *portions)
 
         return call
 
-    for name in ("append", "appendleft", "take_all"):
+    for name in ("append", "appendleft", "put_back", "take_all"):
         monkeypatch.setattr(WaitingPortions, name, counted(name))
     return moves
 

@@ -332,15 +332,17 @@ def check_retries(each: DurableRecord, history: History) -> Iterator[Anomaly]:
 
 def _counted(each: DurableRecord, history: History, id: MessageId, times: list[HandedOut]) -> Iterator[Anomaly]:
     """A delivery is counted for certain unless something happened to a broker or link before others were told. Those to
-    different consumers may arrive in another order than they were sent."""
+    different consumers may arrive in another order than they were sent: within `QUIET_US` in calm times, and later at a
+    consumer that was frozen."""
     counted = [
         history.calm_brokers.covers(handed.time_us, min(later.time_us + QUIET_US, times[-1].time_us))
         for handed, later in itertools.pairwise(times)
     ]
     for n, handed in enumerate(times):
-        begun_us = each.begun.get(handed.life, 0)
+        is_prompt = history.calm.covers(handed.time_us, handed.time_us)
+        sent_us = max(each.begun.get(handed.life, 0), handed.time_us - QUIET_US if is_prompt else 0)
         known = sum([
-            is_counted and (g.life == handed.life or max(begun_us, handed.time_us - QUIET_US) > g.time_us)
+            is_counted and (g.life == handed.life or sent_us > g.time_us)
             for g, is_counted in zip(times[:n], counted, strict=False)
         ])  # fmt: skip
         if handed.deliveries < known + 1:

@@ -219,7 +219,7 @@ def create(
     """Create the log NAME of all messages that match FILTER. Returns when it keeps every later message.
 
     \b
-        resprout log create bank 'bank/#' --server b0.example:7450
+        resprout log create bank 'bank/#'
         resprout log create audit '#' --replicas b0,b2,b4 --retain 720h
 
     All brokers learn of it, and remember it on their disks. With rules, only identities that may `operate` can do this.

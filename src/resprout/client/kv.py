@@ -189,7 +189,7 @@ class Watch:
     def __init__(self, inbox: Inbox, prefix: str) -> None:
         self._inbox = inbox
         self._prefix = prefix
-        self._replica = KeyReplica()
+        self._replica = KeyReplica(prefix)
 
     def __aiter__(self) -> Self:
         return self

@@ -13,7 +13,7 @@ from resprout.core.contract import Effect, Send, SetTimer
 from resprout.core.errors import BoundError
 from resprout.core.guarantee import Guarantee
 from resprout.core.message_fields import NUMBER_MAX, Marks, next_number
-from resprout.edge.broker.portion import Consumer, Portion
+from resprout.edge.broker.portion import Consumer, Portion, disjoint
 from resprout.edge.broker.ports import SpillPatience
 from resprout.edge.broker.retries import Retries
 from resprout.edge.broker.retry_queue import RetryQueue
@@ -237,9 +237,8 @@ class Consumers:
             return  # it was fenced off, and has not heard
         if len(message.spans) > SPANS_MAX:
             raise BoundError(f"{len(message.spans)} acknowledgements at once; at most {SPANS_MAX}")
-        for span in message.spans:
-            if not 0 < span.first <= span.last:
-                raise BoundError(f"publications {span.first} to {span.last} are acknowledged")
+        _check_order(message.spans, "acknowledged")
+        for span in disjoint(message.spans):
             held.queue.acknowledge(session.name, span)
         consumer = held.queue.consumers[session.name]
         if 0 < consumer.notice <= message.dropped_upto:
@@ -258,9 +257,8 @@ class Consumers:
             raise BoundError(f"{len(message.spans)} spans of messages at once; at most {SPANS_MAX}")
         queue = held.queue
         queue.retries.now_us = now_us
-        for span in message.spans:
-            if not 0 < span.first <= span.last:
-                raise BoundError(f"publications {span.first} to {span.last} are not acknowledged")
+        _check_order(message.spans, "not acknowledged")
+        for span in disjoint(message.spans):
             if message.settlement is Settlement.IN_PROGRESS:
                 queue.extend(session.name, span)
             elif message.settlement is Settlement.TERM:
@@ -363,6 +361,12 @@ class Consumers:
         """What consumers need not remember any longer, or have to; unless it is nothing."""
         if (message.marks or message.spans) and held.is_confirmed:
             out.extend([Send(consumer, message) for consumer in held.queue.consumers])
+
+
+def _check_order(spans: Spans, what: str) -> None:
+    for span in spans:
+        if not 0 < span.first <= span.last:
+            raise BoundError(f"publications {span.first} to {span.last} are {what}")
 
 
 def _handed(portion: Portion, offsets: Sequence[int]) -> Handed:

@@ -14,7 +14,7 @@ message is made alone: its consumer is handed nothing else meanwhile.
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Final
 
 from resprout.core.bundle import Origin
@@ -26,6 +26,9 @@ TRIES_TOLD_MAX: Final = 2_000
 TRIES_KEPT: Final = 20_000
 """Messages of one subscription of which the count is remembered for another broker. Of more, the count begins anew if
 the home dies."""
+
+STALE_MAX: Final = 1_024
+"""Portions that are remembered with a time that does not count any more, besides as many as there are others."""
 
 GONE: Final = "its consumer was gone"
 TOO_LATE: Final = "it was not acknowledged in time"
@@ -86,9 +89,10 @@ class TryCounts:
         counts = self._of.get(origin)
         if counts is None:
             return
-        for seq in [seq for seq in counts if first <= seq <= last]:
-            del counts[seq]
-            self._counts -= 1
+        is_narrow = last - first < len(counts)
+        numbers = [seq for seq in (range(first, last + 1) if is_narrow else counts) if first <= seq <= last]
+        for seq in numbers:
+            self._counts -= counts.pop(seq, 0) > 0
         if not counts:
             del self._of[origin]
 
@@ -117,9 +121,14 @@ class Retries:
         self._known = TryCounts(known)
         self._untold: list[Tries] = []
         self._due: list[tuple[int, int, int, Portion]] = []
-        """A heap of portions aside."""
+        """A heap of portions aside; some are done meanwhile."""
         self._deadlines: deque[tuple[int, Portion]] = deque()
-        """Portions that consumers have. All have the same time, so the oldest is the first."""
+        """Portions that consumers have. All have the same time, so the oldest is the first. Some have another deadline
+        by now, or are done."""
+        self._dropped = 0
+        """Portions that were done while they were aside, since the heap was looked at last."""
+        self._deadlines_kept = 0
+        """How many of them counted when this was looked at last."""
         self._serial = 0
 
     # -- counts --------------------------------------------------------------------------------------------------------
@@ -172,6 +181,10 @@ class Retries:
         if policy is not None and policy.ack_wait_us:
             portion.deadline_us = self.now_us + policy.ack_wait_us
             self._deadlines.append((portion.deadline_us, portion))
+            if len(self._deadlines) > 2 * self._deadlines_kept + STALE_MAX:
+                live = {portion: due_us for due_us, portion in self._deadlines if _is_due(portion, due_us)}
+                self._deadlines = deque([(due_us, portion) for portion, due_us in live.items()])
+                self._deadlines_kept = len(live)
 
     def overdue(self) -> list[Portion]:
         """Return what consumers have had for too long."""
@@ -186,10 +199,15 @@ class Retries:
         deadlines = self._deadlines
         while deadlines:
             deadline_us, portion = deadlines[0]
-            if portion.holder and portion.deadline_us == deadline_us:
+            if _is_due(portion, deadline_us):
                 return deadline_us
             deadlines.popleft()
         return 0
+
+    @property
+    def timed(self) -> int:
+        """Number of deadlines and delays that are remembered, those of messages that are done included."""
+        return len(self._deadlines) + len(self._due)
 
     # -- aside ---------------------------------------------------------------------------------------------------------
 
@@ -215,6 +233,11 @@ class Retries:
         portion.due_us = 0
         self.aside.remove(portion)
         self.dead.pop(id(portion), None)
+        self._dropped += 1
+        if self._dropped > STALE_MAX + len(self._due) // 2:
+            self._dropped = 0
+            self._due = [each for each in self._due if each[-1].due_us == each[0]]
+            heapify(self._due)
 
     @property
     def due_us(self) -> int:
@@ -249,6 +272,11 @@ class Retries:
         self.dead.clear()
         self._due.clear()
         self._deadlines.clear()
+
+
+def _is_due(portion: Portion, deadline_us: int) -> bool:
+    """Whether a consumer has it, and this is the time until which it may."""
+    return bool(portion.holder) and portion.deadline_us == deadline_us
 
 
 def _joined(origin: Origin, counts: dict[int, int]) -> Sequence[Tries]:

@@ -3,8 +3,6 @@
 See `SharedQueue` for who is handed what, and `Retries` for what is counted.
 """
 
-from collections.abc import Sequence
-
 from resprout.core.message_fields import NUMBER_MAX
 from resprout.edge.broker.portion import Consumer, Portion
 from resprout.edge.broker.retries import REJECTED, TOO_LATE, DeadMessage
@@ -29,10 +27,8 @@ class RetryQueue(SharedQueue):
         """The consumer works on these: its time for them begins anew."""
         consumer = self.consumers.get(name)
         for portion in consumer.out.find(span.origin, span.first, span.last) if consumer is not None else ():
-            mine = portion.take(span.first, span.last)
-            if mine and consumer is not None:
-                part = self._part_out(consumer, portion, mine)
-                self.retries.handed(part)
+            if consumer is not None and portion.take(span.first, span.last):
+                self.retries.handed(self._part_out(consumer, portion, span))
 
     def take_back_overdue(self) -> dict[str, list[Span]]:
         """Hand out again what consumers have had for too long. Return it by consumer."""
@@ -76,17 +72,18 @@ class RetryQueue(SharedQueue):
         taken: list[Portion] = []
         if consumer is not None:
             for portion in consumer.out.find(span.origin, span.first, span.last):
-                if mine := portion.take(span.first, span.last):
-                    taken.append(self._part_out(consumer, portion, mine))
+                if portion.take(span.first, span.last):
+                    taken.append(self._part_out(consumer, portion, span))
                     self._take_out(consumer, taken[-1])
         return taken
 
-    def _part_out(self, consumer: Consumer, portion: Portion, mine: Sequence[int]) -> Portion:
+    def _part_out(self, consumer: Consumer, portion: Portion, span: Span) -> Portion:
         """Return a portion of these messages, which a consumer has in a larger one."""
+        mine = portion.take(span.first, span.last)
         if len(mine) == len(portion.offsets):
             return portion
         part = portion.cut(mine)
-        portion.offsets = [offset for offset in portion.offsets if offset not in mine]
+        portion.offsets = portion.without(span.first, span.last)
         part.holder, part.deadline_us = portion.holder, portion.deadline_us
         consumer.out.add(part)
         if part.redelivered:

@@ -454,8 +454,8 @@ class SharedQueue:
             self._note_done(portion.bundle, offsets)
             self._less(portion, len(offsets))
             return None
-        rest = [offset for offset in offsets if not low <= offset <= high]
-        self._note_done(portion.bundle, [offset for offset in offsets if low <= offset <= high])
+        rest = portion.without(span.first, span.last)
+        self._note_done(portion.bundle, portion.take(span.first, span.last))
         self._less(portion, len(offsets) - len(rest))
         portion.offsets = rest
         return portion if rest else None

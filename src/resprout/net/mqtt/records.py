@@ -83,12 +83,15 @@ class SessionRecords:
         return list(self._notes.values())
 
     def apply(self, message: Message) -> SessionNote | None:
-        """Apply a note or a QoS 2 publication. Ignores messages that cannot be decoded. Return the last note of the
+        """Apply a note or a QoS 2 publication. Ignores messages that cannot be decoded, and notes in the name of
+        another client than their publisher: without rules any client may publish them. Return the last note of the
         session if it ended now."""
         if message.topic == SESSIONS:
             try:
                 note = _note_decoder.decode(message.payload)
             except _FAULTS:
+                return None
+            if note.name != message.publisher:
                 return None
             before = self._notes.get(note.name)
             return before if self._apply_note(note) and note.data is None else None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from resprout.core.bundle import Bundle
+from resprout.core.bundle import Bundle, pack_attributes
 from resprout.core.contract import EndCode, Note
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
@@ -46,7 +46,7 @@ from resprout.net.mqtt.sources import DurableSource
 from resprout.net.mqtt.sys_topics import attributes_for, figures_of
 from resprout.net.mqtt.tree_session import TreeSession
 from resprout.net.tls import Keyring, Tls
-from resprout.values.rows import RETAIN_KEY
+from resprout.values.rows import RETAIN_KEY, value_cost
 
 if TYPE_CHECKING:
     from resprout.net.broker import RunningBroker
@@ -370,7 +370,8 @@ class MqttServer:
         if not is_retained(attributes):
             return guarantee, ()
         machine = self.broker.books.machine
-        if payload and (excess := machine.excess_of_value(writer, topic, len(payload))):
+        cost = value_cost(topic, (RETAIN_KEY,), len(pack_attributes([attributes])) + len(payload))
+        if payload and (excess := machine.excess_of_value(writer, topic, cost)):
             raise UsageError(f"{topic} cannot be retained: {excess}")
         machine.on_value_applied(self._applied)
         return Guarantee.TOTAL, (RETAIN_KEY,)

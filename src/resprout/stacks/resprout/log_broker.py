@@ -41,7 +41,14 @@ class LogBroker(ResproutBroker):
         self.log_access = access = LogAccess()
         durables = parts.client_book.durables
         self.logs = host = LogHost(
-            parts.life, parts.peers, parts.durables, durables, rng, access, parts.remembered.write
+            parts.life,
+            parts.peers,
+            parts.durables,
+            durables,
+            rng,
+            access,
+            parts.remembered.write,
+            lambda name: name in parts.sessions.all,
         )
         clients, _, brokers, _ = self.desks
         brokers.handlers.update(dict.fromkeys(LOG_MESSAGES, host.hear_peer))

@@ -53,7 +53,7 @@ from resprout.stacks.resprout.durable_book import DurableBook
 from resprout.stacks.resprout.durables import Durables
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.log_changes import LogChanges
-from resprout.stacks.resprout.log_checks import check_fed, check_log_message, check_replica_message
+from resprout.stacks.resprout.log_checks import check_fed, check_log_message, check_replica_message, in_time
 from resprout.stacks.resprout.log_positions import LogPositions
 from resprout.stacks.resprout.log_reads import LogReads
 
@@ -95,8 +95,11 @@ class LogHost:
         rng: Random,
         access: LogAccess,
         remember: Callable[[], None],
+        is_client: Callable[[str], bool],
     ) -> None:
-        """`remember` writes what the next life of this broker needs to know."""
+        """`remember` writes what the next life of this broker needs to know. `is_client` tells whether a client of this
+        name is served here."""
+        self._is_client = is_client
         self._remember = remember
         self._life = life
         self._peers = peers
@@ -145,7 +148,9 @@ class LogHost:
 
     def _is_broker(self, name: str) -> bool:
         """Whether it is declared as a replica, or known as a broker. A lying replica may name a client as leader or
-        member."""
+        member, and a lying broker may declare a log at one: the session of a client here is no session of a broker."""
+        if self._is_client(name):
+            return False
         is_declared = any(name in log.replicas for log in self.table.logs)
         return is_declared or self._peers.get(name) is not None or name in self._life.view.places
 
@@ -289,7 +294,7 @@ class LogHost:
         if replica is None:
             return
         if isinstance(message, LogFeed):
-            replica.hear_feed(broker, message, now_us)
+            replica.hear_feed(broker, in_time(message, self._wall_us), now_us)
         elif isinstance(message, LogRead):
             replica.remote_reads.hear(broker, message)
         elif isinstance(message, LogSettle):

@@ -215,7 +215,7 @@ class BrokerParts:
         self.wishes = Wishes(
             life, self.outbound, self.interest, self.sessions, self.routes, self.disk,
             self.client_book.listeners, self.links, lambda: self.retained.searches,
-            self.values.begin,
+            self.values.begin, self.values.reads.may_begin,
         )  # fmt: skip
         self.served = ServedClients(
             life, self.peers, self.links, self.log, self.clock, self.client_interest, self.sessions,
@@ -348,7 +348,7 @@ class BrokerParts:
     def _client_left(self, name: str) -> None:
         """A session with a client is over."""
         self.durables.leave(name)
-        self.values.leave(name)
+        self.values.leave(self.sessions.all[name])
         self.wishes.postponed.leave(name)
 
     def _look_at_durables(self) -> None:
