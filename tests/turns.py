@@ -41,7 +41,7 @@ _ALONE: Final = (
     "tests/stacks/test_scribe_replicas.py",
     "tests/stacks/test_waiting_totals.py",
 )
-_SOURCE_AND_SINK: Final = ("howto", "logs", "source", "sink")
+_SOURCE_AND_SINK: Final = ("howto", "logs", "partitions", "source", "sink")
 TOGETHER: Final = (
     {f"tests/pipeline/test_{name}.py": SPARK for name in _WITH_SPARK}
     | {f"tests/spark/test_{name}.py": SPARK for name in _SOURCE_AND_SINK}

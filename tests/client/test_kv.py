@@ -93,7 +93,6 @@ def test_a_value_expires() -> None:
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
-        ({"ttl": 1.0}, "ttl=1.0 is for retained publications: give retain=True as well"),
         ({"retain": True, "ttl": 0}, "more than 0 seconds"),
         ({"retain": 1}, "retain=1"),
     ],

@@ -21,10 +21,11 @@ from resprout.edge.broker import sessions as sessions_module
 from resprout.edge.broker import sharing as sharing_module
 from resprout.edge.broker.event_record import event_record
 from resprout.edge.broker.guard import Guard, Permit
-from resprout.edge.broker.portion import Consumer, Portion, WaitingPortions
+from resprout.edge.broker.portion import Consumer, Portion
 from resprout.edge.broker.quotas import LimitError, Quotas
 from resprout.edge.broker.recorder import FILTERS_MAX, EventRecorder
 from resprout.edge.broker.session import ENTRY_BYTES, ClientSession
+from resprout.edge.broker.waiting_portions import WaitingPortions
 from resprout.edge.durable_messages import Span
 from resprout.edge.messages import (
     BASE_MARKS_MAX,

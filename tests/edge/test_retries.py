@@ -7,7 +7,7 @@ import pytest
 from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.guarantee import Guarantee
 from resprout.core.message_fields import Mark
-from resprout.edge.broker import portion as portion_module
+from resprout.edge.broker import waiting_portions
 from resprout.edge.broker.portion import PIECES_LISTED, Consumer, Portion, disjoint
 from resprout.edge.broker.retries import STALE_MAX, DeadMessage, Retries, TryCounts
 from resprout.edge.broker.retry_queue import RetryQueue
@@ -245,7 +245,7 @@ def test_counts_are_bounded_and_forgotten_when_a_message_is_done() -> None:
 def test_messages_that_come_back_one_by_one_cost_what_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of 4,096 that a consumer rejected in one message had all before it moved, which took 48 s."""
     moved = 0
-    place = portion_module.place_of
+    place = waiting_portions.place_of
 
     def counted(portion: Portion) -> tuple[int, int]:
         nonlocal moved
@@ -257,7 +257,7 @@ def test_messages_that_come_back_one_by_one_cost_what_they_are(monkeypatch: pyte
         scene.publish(1024)
     scene.join("a", window=1 << 16)
     assert len(scene.at(0)) == 2048
-    monkeypatch.setattr(portion_module, "place_of", counted)
+    monkeypatch.setattr(waiting_portions, "place_of", counted)
     for number in range(1, 2049):
         scene.queue.nack("a", span(number), 0)
     assert moved <= 2 * 2048

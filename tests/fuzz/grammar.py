@@ -14,12 +14,13 @@ from resprout.core.bundle import Bundle, pack_attributes, pack_payloads, to_reco
 from resprout.core.errors import UsageError, WireError
 from resprout.core.guarantee import Guarantee
 from resprout.core.message_fields import Mark
+from resprout.core.timing import EXPIRES
 from resprout.edge.durable_messages import Span
 from resprout.links.frames import Data, Express
 from resprout.logs.messages import LogFeed
 from resprout.logs.positions import PositionCommand
 from resprout.logs.records import LogCommand, LogEntry, StateFields
-from resprout.values.rows import DELETES, EXPECTED, EXPIRES, RETAIN_KEY
+from resprout.values.rows import DELETES, EXPECTED, RETAIN_KEY
 from resprout.wire.codec import Codec
 from resprout.wire.rules import NAMES
 

@@ -168,7 +168,7 @@ def _bundle_with(**wrong: Any) -> bytes:
         "publisher": "p", "incarnation": 1, "first": 1, "count": 1, "stamp": 1, "topic": "t", "keys": (),
         "guarantee": Guarantee.FIFO, "attributes": b"", "payloads": pack_payloads([b"x"]), **wrong,
     }  # fmt: skip
-    return to_record(Bundle(**fields))  # type: ignore[arg-type]
+    return to_record(Bundle(**fields))
 
 
 @pytest.mark.parametrize(

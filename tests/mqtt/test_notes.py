@@ -19,7 +19,7 @@ from tests.net.stage import run
 
 
 def test_a_session_that_cannot_be_saved_ends_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SessionState, "dump", lambda state: bytes(2 << 20))
+    monkeypatch.setattr(SessionState, "dump", lambda state, unpublished: bytes(2 << 20))
 
     async def work() -> None:
         async with mqtt_broker() as broker, mqtt_peer(broker.address) as one, mqtt_peer(broker.address) as other:

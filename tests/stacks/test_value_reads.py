@@ -1,7 +1,7 @@
 """Questions about last values: a party that asks for much waits, and nobody else does."""
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -23,7 +23,7 @@ from resprout.stacks.resprout.value_reads import (
 
 class Scene:
     def __init__(self, looked_at: int) -> None:
-        self.life: Any = SimpleNamespace(now_us=0, out=[])
+        self.life: Any = cast(Any, SimpleNamespace(now_us=0, out=[]))
         self.answered: list[str] = []
         self._looked_at = looked_at
         self.reads = ValueReads(self.life, self._read)

@@ -8,12 +8,12 @@ import pytest
 from resprout.core.bundle import Bundle, pack_attributes, pack_payloads
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
+from resprout.core.timing import EXPIRES
 from resprout.filters.predicate import topic_matches
 from resprout.values import store as store_module
 from resprout.values.rows import (
     DELETES,
     EXPECTED,
-    EXPIRES,
     RETAIN_KEY,
     KnownOutcome,
     KnownValue,

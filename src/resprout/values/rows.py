@@ -18,6 +18,7 @@ from resprout.core.guarantee import Guarantee
 from resprout.core.limits import Attributes, AttributeValue, check_attributes, check_keys, check_name, check_topic
 from resprout.core.message import Message
 from resprout.core.message_fields import BoundedNumber, Stamp, TotalSequence
+from resprout.core.timing import expires_of
 
 RETAIN_TOPIC: Final = "$retained"
 RETAIN_KEY: Final = f"{RETAIN_TOPIC}#last"
@@ -27,8 +28,6 @@ EXPECTED: Final = "kv.expected"
 """Attribute: the revision that the key must have; 0: it must not exist."""
 DELETES: Final = "kv.delete"
 """Attribute: the publication deletes the key."""
-EXPIRES: Final = "mqtt.expires"
-"""Attribute: when the value expires, in microseconds since 1970. MQTT clients have the same one."""
 
 VALUE_BYTES: Final = 600
 """Memory of a value besides its text and payload: a bundle of one small value takes about this."""
@@ -114,12 +113,6 @@ ValueRow = KnownValue | KnownOutcome | ValuesReached
 
 def is_retained(bundle: Bundle) -> bool:
     return RETAIN_KEY in bundle.keys and bundle.guarantee is Guarantee.TOTAL
-
-
-def expires_of(attributes: Attributes) -> int:
-    """Return when a message expires, in microseconds since 1970; 0: never."""
-    expires = attributes.get(EXPIRES)
-    return expires if type(expires) is int and expires > 0 else 0
 
 
 def removes(topic: str, attributes: Attributes, payload: bytes) -> bool:

@@ -104,15 +104,17 @@ class Consumers:
         patience: SpillPatience | None = None,
         share_bytes: int = 1 << 62,
         notice_delay_us: int = 0,
+        epoch_us: int = 0,
     ) -> None:
         """`changed` is told when a subscription has other consumers than before. `patience` is told of what may wait on
         disk. `share_bytes`: what a subscription that drops the oldest may be owed. `notice_delay_us`: so long a notice
-        of dropped messages waits for something that is handed out."""
+        of dropped messages waits for something that is handed out. `epoch_us`: time 0 in microseconds since 1970."""
         self._sessions = sessions
         self._changed = changed
         self._patience = patience
         self._share_bytes = share_bytes
         self._notice_delay_us = notice_delay_us
+        self._epoch_us = epoch_us
         self.held: dict[str, HeldDurable] = {}
         self._of: dict[str, HeldDurable] = {}
         """By the name of a consumer's session."""
@@ -136,7 +138,8 @@ class Consumers:
         """It lives here from now on. Its session wants nothing yet, and has nothing."""
         session = self._sessions.arrive(inner_name(name), 0, 0)
         session.is_inner = True
-        queue = RetryQueue(session, terms.group, self._sessions.took, done, spans, drops, Retries(terms.retry, tries))
+        retries = Retries(terms.retry, tries, self._epoch_us)
+        queue = RetryQueue(session, terms.group, self._sessions.took, done, spans, drops, retries)
         if terms.when_full is WhenFull.SPILL and self._patience is not None:
             queue.patience = self._patience
         held = self.held[name] = HeldDurable(name, terms, queue)
@@ -292,6 +295,7 @@ class Consumers:
         queue.retries.now_us = now_us
         queue.fill()
         queue.release_due()
+        queue.drop_expired()
         for name, spans in queue.take_back_overdue().items():
             out.append(Send(name, TakenBack(tuple(spans))))
         is_awaiting = bool(held.awaited) and now_us < held.awaited_until_us

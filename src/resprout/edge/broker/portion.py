@@ -7,9 +7,7 @@ Messages are dropped when too many wait. `DropCount` knows how many were, and of
 """
 
 from bisect import bisect_left, bisect_right
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from heapq import heappop, heappush, merge
 from typing import Final
 
 from resprout.core.bundle import Bundle, Origin, Pair
@@ -29,8 +27,8 @@ class Portion:
     """Messages of one bundle that are somewhere together: waiting, or out with one consumer."""
 
     __slots__ = (
-        "deadline_us", "due_us", "first", "holder", "item", "keys", "offsets", "origin", "redelivered", "serial",
-        "tries",
+        "deadline_us", "due_us", "expiries", "first", "holder", "item", "keys", "offsets", "origin", "priority",
+        "redelivered", "serial", "tries",
     )  # fmt: skip
 
     def __init__(
@@ -52,12 +50,18 @@ class Portion:
         self.deadline_us = 0
         """When its consumer has had it for too long; 0: never."""
         self.due_us = 0
-        """Until when it waits aside, to be handed out again later; 0: it does not."""
+        """Until when it waits aside, to be handed out later; 0: it does not."""
+        self.priority = 0
+        """Those with a higher one are handed out first."""
+        self.expiries: dict[int, int] = {}
+        """By place in the bundle, when messages expire, in microseconds since 1970."""
 
     def cut(self, offsets: Sequence[int]) -> "Portion":
         """The same, of fewer messages."""
         cut = Portion(self.item, self.serial, offsets, self.keys, self.redelivered)
         cut.tries = self.tries
+        cut.expiries = self.expiries
+        cut.priority = self.priority
         return cut
 
     def take(self, first: int, last: int) -> Sequence[int]:
@@ -206,102 +210,6 @@ class IndexByOrigin:
 
     def clear(self) -> None:
         self._origins.clear()
-
-
-class WaitingPortions:
-    """Portions that nobody has, in the order in which they will be handed out. Those that were handed out before are
-    found by number. A portion that is removed inside stays in the queue until it is at the front, or until half of the
-    queue consists of such. What comes back is kept beside the queue, so that its place need not be looked for there."""
-
-    __slots__ = ("_again", "_back", "_queue", "_removed", "_serial", "messages")
-
-    def __init__(self) -> None:
-        self._queue: deque[Portion] = deque()
-        self._back: list[tuple[tuple[int, int], int, Portion]] = []
-        """Heap of portions that came back, by their places."""
-        self._serial = 0
-        self._again = IndexByOrigin()
-        self._removed: set[Portion] = set()
-        self.messages = 0
-        """In all of them."""
-
-    def __len__(self) -> int:
-        return len(self._queue) + len(self._back) - len(self._removed)
-
-    def __iter__(self) -> Iterator[Portion]:
-        back = [portion for *_, portion in sorted(self._back)] if self._back else []
-        portions = merge(back, self._queue, key=place_of) if back else iter(self._queue)
-        return (portion for portion in portions if portion not in self._removed)
-
-    def append(self, portion: Portion) -> None:
-        self._queue.append(portion)
-        self._count(portion)
-
-    def appendleft(self, portion: Portion) -> None:
-        """Let a portion wait that was the first one just now."""
-        self._queue.appendleft(portion)
-        self._count(portion)
-
-    def popleft(self) -> Portion:
-        while True:
-            if self._back and (not self._queue or self._back[0][0] <= place_of(self._queue[0])):
-                portion = heappop(self._back)[-1]
-            else:
-                portion = self._queue.popleft()
-            if portion not in self._removed:
-                break
-            self._removed.remove(portion)
-        self.messages -= len(portion.offsets)
-        if portion.redelivered:
-            self._again.remove(portion)
-        return portion
-
-    def take_all(self) -> list[Portion]:
-        """Return all of them. Nothing waits any more."""
-        portions = list(self)
-        self._queue.clear()
-        self._back.clear()
-        self._again.clear()
-        self._removed.clear()
-        self.messages = 0
-        return portions
-
-    def put_back(self, portions: Iterable[Portion]) -> None:
-        """Let portions that were handed out wait in their old places."""
-        for portion in portions:
-            self._serial += 1
-            heappush(self._back, (place_of(portion), self._serial, portion))
-            self._count(portion)
-
-    def replace(self, portion: Portion, rest: Portion | None) -> None:
-        """Let fewer messages of a portion wait that was handed out before, at its place; None: nothing of it."""
-        self.messages -= len(portion.offsets) - (len(rest.offsets) if rest is not None else 0)
-        if rest is None:
-            self.remove(portion)
-        else:
-            portion.offsets = rest.offsets
-
-    def find_again(self, origin: Origin, first: int, last: int) -> list[Portion]:
-        """Return those that were handed out before and may hold one of these numbers."""
-        return self._again.find(origin, first, last)
-
-    def remove(self, portion: Portion) -> None:
-        """One of those that were handed out before; its messages are no longer counted."""
-        self._again.remove(portion)
-        self._removed.add(portion)
-        if 2 * len(self._removed) > len(self._queue) + len(self._back):
-            self._queue = deque(self)
-            self._back.clear()
-            self._removed.clear()
-
-    def _count(self, portion: Portion) -> None:
-        self.messages += len(portion.offsets)
-        if portion.redelivered:
-            self._again.add(portion)
-
-
-def place_of(portion: Portion) -> tuple[int, int]:
-    return portion.serial, portion.offsets[0]
 
 
 class Consumer:

@@ -29,6 +29,10 @@ the home dies."""
 
 STALE_MAX: Final = 1_024
 """Portions that are remembered with a time that does not count any more, besides as many as there are others."""
+EXPIRY_US: Final = 1_000_000
+"""How often waiting messages are looked at because some may have expired. None that has is handed out in between."""
+LOOK_AGAIN_US: Final = 3_600_000_000
+"""A timer for something later is set anew after so long: timers of drivers have bounds."""
 
 GONE: Final = "its consumer was gone"
 TOO_LATE: Final = "it was not acknowledged in time"
@@ -105,9 +109,10 @@ class TryCounts:
 class Retries:
     """Of one subscription where it lives."""
 
-    def __init__(self, policy: RetryTerms | None, known: Iterable[Tries] = ()) -> None:
-        """`known`: what an earlier home told."""
+    def __init__(self, policy: RetryTerms | None, known: Iterable[Tries] = (), epoch_us: int = 0) -> None:
+        """`known`: what an earlier home told. `epoch_us`: time 0 in microseconds since 1970."""
         self.policy = policy
+        self.epoch_us = epoch_us
         self.dead: dict[int, DeadMessage] = {}
         """By the `id` of the portion."""
         self.aside = IndexByOrigin()
@@ -118,6 +123,10 @@ class Retries:
         """Messages that came back at this broker."""
         self.dead_letters = 0
         """Dead letters that are safe, of this broker."""
+        self.expiry_us = 0
+        """When to look for waiting messages that have expired; 0: never."""
+        self._looked_us = 0
+        """When that was done last."""
         self._known = TryCounts(known)
         self._untold: list[Tries] = []
         self._due: list[tuple[int, int, int, Portion]] = []
@@ -251,8 +260,30 @@ class Retries:
 
     def next_us(self) -> int:
         """When to look again; 0: not because of time."""
-        times = [time_us for time_us in (self.deadline_us, self.due_us) if time_us]
-        return min(times, default=0)
+        times = [time_us for time_us in (self.deadline_us, self.due_us, self.expiry_us) if time_us]
+        return min(min(times), self.now_us + LOOK_AGAIN_US) if times else 0
+
+    # -- expiry --------------------------------------------------------------------------------------------------------
+
+    @property
+    def wall_us(self) -> int:
+        """Microseconds since 1970."""
+        return self.epoch_us + self.now_us
+
+    def expires(self, portion: Portion) -> None:
+        """Plan to look at messages that wait from now on, at most once in `EXPIRY_US`."""
+        if portion.expiries:
+            first_us = min(map(portion.expiries.__getitem__, portion.expiries)) - self.epoch_us
+            at_us = max(first_us, self._looked_us + EXPIRY_US)
+            if not self.expiry_us or at_us < self.expiry_us:
+                self.expiry_us = at_us
+
+    def looks_for_expired(self) -> bool:
+        """Return whether it is time to look for expired messages, and begin to plan anew."""
+        if not self.expiry_us or self.expiry_us > self.now_us:
+            return False
+        self.expiry_us, self._looked_us = 0, self.now_us
+        return True
 
     # -- the dead ------------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,9 @@
 See `SharedQueue` for who is handed what, and `Retries` for what is counted.
 """
 
+from bisect import bisect_right
+from collections.abc import Iterator
+
 from resprout.core.message_fields import NUMBER_MAX
 from resprout.edge.broker.portion import Consumer, Portion
 from resprout.edge.broker.retries import REJECTED, TOO_LATE, DeadMessage
@@ -47,6 +50,43 @@ class RetryQueue(SharedQueue):
             self._unlock_keys(portion)
         self._pending.put_back(due)
 
+    def drop_expired(self) -> None:
+        """Count as done what waits and has expired, now and then."""
+        retries = self.retries
+        if not retries.looks_for_expired():
+            return
+        for portion in self._pending.take_all():
+            rest = self._unexpired(portion) if portion.expiries else portion
+            if rest is not None:
+                self._pending.append(rest)
+                retries.expires(rest)
+        for portion in [each for each in retries.aside if each.expiries and id(each) not in retries.dead]:
+            due_us, rest = portion.due_us, self._unexpired(portion)
+            if rest is not portion:
+                retries.drop(portion)
+                if rest is None:
+                    self._unlock_keys(portion)
+                else:
+                    retries.put_aside(rest, due_us)
+            if rest is not None:
+                retries.expires(rest)
+
+    def oldest_us(self) -> int:
+        """When the oldest message came that is not done, to the second; 0: there is none."""
+        oldest = min([portion.serial for portion in self.portions()], default=0)
+        at = bisect_right(self._came, (oldest, NUMBER_MAX)) - 1 if oldest else -1
+        return self._came[max(at, 0)][1] if oldest else 0
+
+    def portions(self) -> Iterator[Portion]:
+        """Everything that is not done."""
+        yield from self._pending
+        yield from self.retries.waiting_aside()
+        for consumer in self.consumers.values():
+            yield from consumer.out
+
+    def waiting_portions(self) -> Iterator[Portion]:
+        return iter(self._pending)
+
     def purge(self) -> int:
         """Drop everything that no consumer has, and is not dead. Return how many messages that were."""
         aside = [portion for portion in self.retries.aside if id(portion) not in self.retries.dead]
@@ -65,6 +105,19 @@ class RetryQueue(SharedQueue):
         self.retries.drop(portion)
         self._note_done(portion.bundle, portion.offsets)
         self._less(portion, len(portion.offsets))
+
+    def empty(self) -> None:
+        """The subscription is over: nobody is owed anything."""
+        out = [portion for each in self.consumers.values() for portion in each.out]
+        aside = [*self.retries.waiting_aside()]
+        items = {id(portion.item): portion.item for portion in (*self._pending.take_all(), *out, *aside)}
+        self.retries.clear()
+        self._out_again.clear()
+        self.consumers.clear()
+        self.dropped_items.tell()
+        for item in items.values():
+            self._is_done(item)
+        self.release_dropped()
 
     def _take_from(self, name: str, span: Span) -> list[Portion]:
         """Take these from a consumer, as far as it has them."""

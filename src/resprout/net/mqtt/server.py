@@ -40,6 +40,7 @@ from resprout.net.mqtt.layers import Layer, Layers, TlsLayer, WebSocketLayer, we
 from resprout.net.mqtt.opening import SessionOpening
 from resprout.net.mqtt.orphans import Orphans
 from resprout.net.mqtt.proxy import is_proxy
+from resprout.net.mqtt.records import KEPT
 from resprout.net.mqtt.settings import SCHEMES, MqttSettings
 from resprout.net.mqtt.shared import SharedState
 from resprout.net.mqtt.sources import DurableSource
@@ -113,6 +114,7 @@ class MqttServer:
             session_expiry_max=settings.session_expiry_max,
             keep_alive_max=settings.keep_alive_max,
             connect_seconds=settings.connect_seconds,
+            response_information=settings.response_topics,
         )
         self._shared: SharedState | None = None
         self.serving = asyncio.Event()
@@ -138,6 +140,7 @@ class MqttServer:
 
     async def _serve(self, shared: SharedState) -> None:
         await shared.ready.wait()
+        await self._restore_sessions(shared)
         for kind, place in self._places.items():
             await place.serve(partial(self._accept, kind))
             self._note(Note("mqtt", {"detail": f"{SCHEMES[kind]}://{place.address}"}))
@@ -149,6 +152,18 @@ class MqttServer:
             while not self.is_closing:
                 self._publish_metrics(shared, period_s, since_s)
                 await asyncio.sleep(period_s)
+
+    async def _restore_sessions(self, shared: SharedState) -> None:
+        """Take over the sessions of brokers that have all stopped, if they were kept on disk."""
+        if not self.keeps_sessions:
+            return
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await shared.check_sessions()
+                break
+        for message in self.broker.books.machine.walk_last_values(f"{KEPT}+"):
+            if message is not None:
+                shared.records.restore(message)
 
     def _publish_metrics(self, shared: SharedState, period_s: int, since_s: float) -> None:
         attributes = attributes_for(period_s)
@@ -348,6 +363,11 @@ class MqttServer:
 
     # -- for sessions --------------------------------------------------------------------------------------------------
 
+    @property
+    def keeps_sessions(self) -> bool:
+        """Whether sessions survive a restart of all brokers, because last values are on disk."""
+        return bool(self.broker.books.machine.keeps_values)
+
     def has_audience(self, topic: str) -> bool:
         """Return whether a subscription in the network may match the topic; True if this broker is not certain."""
         return bool(self.broker.books.machine.has_audience(topic))
@@ -401,6 +421,7 @@ class MqttServer:
 
     async def leave_share(self, source: DurableSource) -> None:
         """Stop consuming a shared subscription, and end it if no other session consumes it."""
+        await source.until_answered()  # otherwise it may begin later, without a consumer
         consumers = self.broker.books.machine.consumers_of(source.name)
         if consumers is not None and set(consumers) <= {source.consumer_name}:
             await source.end()

@@ -264,6 +264,11 @@ class ResproutBroker(Shell):
         store = self.parts.values.store
         return len(store), store.bytes
 
+    @property
+    def keeps_values(self) -> bool:
+        """Whether last values survive a restart of all brokers."""
+        return self.life.options.durable == "journal"
+
     def excess_of_value(self, writer: str, topic: str, cost: int) -> str:
         """Return why a client may not retain these bytes on a topic; empty if it may."""
         return self.parts.values.excess(writer, topic, cost)

@@ -80,7 +80,7 @@ class LogBroker(ResproutBroker):
 
     def status(self) -> StackStatus:
         status = super().status()
-        logs = logs_seen(self.logs, self.logs.table.logs, self.life.now_us)
+        logs = logs_seen(self.logs, self.logs.table.parts, self.life.now_us)
         notices = tuple(log_notices(logs))
         return msgspec.structs.replace(status, logs=logs, notices=(*status.notices, *notices))
 
