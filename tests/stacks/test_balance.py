@@ -1,6 +1,8 @@
 """Which broker a centre with too many neighbours sends away, and where to: decided from its view of the tree alone."""
 
 import random
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import pytest
 
@@ -8,7 +10,13 @@ from resprout.order.link import Link, LinkState
 from resprout.overlay.messages import Place
 from resprout.spread.interest import Interest
 from resprout.stacks.resprout import ResproutOptions
-from resprout.stacks.resprout.joining.offers import ASKED_IN_A_ROW, PAUSE_LEASES, Balance, Offers
+from resprout.stacks.resprout.joining.offers import (
+    ASKED_IN_VAIN_MAX,
+    BRANCH_MAX,
+    PAUSE_LEASES,
+    Balance,
+    Offers,
+)
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.messages import OFFERED_MAX, MoveAway, Offer
 from resprout.stacks.stack import BrokerSeat
@@ -71,19 +79,27 @@ def test_a_broker_within_its_limit_moves_nobody() -> None:
     assert Centre(STEMS, degree=4).move() is None
 
 
-def test_a_branch_that_does_not_get_smaller_comes_after_the_others() -> None:
-    centre = Centre(STEMS)
-    asked = [move[0] for _ in range(ASKED_IN_A_ROW + 1) if (move := centre.move()) is not None]
-    assert asked[:-1] == ["x"] * ASKED_IN_A_ROW and asked[-1] != "x"
+def test_a_branch_that_was_asked_in_vain_is_left_alone_until_it_looks_different() -> None:
+    parents = {**STEMS, "xb": "x"} | {name: name[0] for name in ("wc", "yc", "zc")}
+    centre = Centre(parents)
+    asked = [move[0] for _ in range(50) if (move := centre.move()) is not None]
+    assert asked == [name for name in "xwyz" for _ in range(ASKED_IN_VAIN_MAX)]
+    centre.learn({name: parent for name, parent in parents.items() if name != "yc"}, version=2)
+    assert (centre.move() or ("",))[0] == "y"
 
 
 def test_a_branch_that_gets_smaller_is_asked_on() -> None:
-    parents = {**STEMS, "xb": "x"} | {name + "c": name for name in ("wb", "yb", "zb")}
+    parents = {**STEMS, "xb": "x"} | {name: name[0] for name in ("wc", "yc", "zc")}
     centre = Centre(parents)
-    for _ in range(ASKED_IN_A_ROW):
+    for _ in range(ASKED_IN_VAIN_MAX):
         assert (move := centre.move()) is not None and move[0] == "x"
     centre.learn({name: parent for name, parent in parents.items() if name != "xb"}, version=2)
     assert (move := centre.move()) is not None and move[0] == "x"
+
+
+def test_branches_that_are_large_stay() -> None:
+    parents = {**STEMS} | {f"{name}{number}": name for name in "wxyz" for number in range(BRANCH_MAX)}
+    assert Centre(parents).move() is None
 
 
 def test_newcomers_are_sent_into_a_branch_that_is_emptied_only_if_there_is_no_other_place() -> None:
@@ -99,8 +115,9 @@ def test_newcomers_are_sent_into_a_branch_that_is_emptied_only_if_there_is_no_ot
 class Stem(Centre):
     """A broker with a leaf and a branch, which is asked by its parent."""
 
-    def __init__(self, degree: int = 3) -> None:
-        super().__init__({"c": None, "x": "c", "leaf": "x", "stem": "x", "twig": "stem"}, "x", degree)
+    def __init__(self, degree: int = 3, more: Mapping[str, str] = MappingProxyType({})) -> None:
+        parents: dict[str, str | None] = {"c": None, "x": "c", "leaf": "x", "stem": "x", "twig": "stem"}
+        super().__init__({**parents, **more}, "x", degree)
 
     def pass_on(self, *offers: Offer) -> str | None:
         move = self.balance.pass_on(MoveAway(offers or (Offer("y", ""),)))
@@ -127,6 +144,12 @@ def test_however_often_a_parent_asks_one_request_per_lease_is_passed_on() -> Non
 
 def test_a_broker_that_has_too_many_neighbours_itself_passes_nothing_on() -> None:
     assert Stem(degree=2).pass_on() is None
+
+
+@pytest.mark.parametrize("more", [{"deep": "twig"}, {f"leaf{number}": "x" for number in range(BRANCH_MAX)}])
+def test_a_broker_whose_branch_is_large_or_not_seen_to_its_end_passes_nothing_on(more: dict[str, str]) -> None:
+    assert Stem(100).pass_on() is not None
+    assert Stem(100, more).pass_on() is None
 
 
 @pytest.mark.parametrize("count", [1, OFFERED_MAX, 100])

@@ -25,9 +25,10 @@ wants least, because few clients will have to look for another broker. A leaf th
 reached nobody, is asked again after the others.
 
 Where no child is a leaf, the smallest branch is emptied, leaf by leaf, until the child is a leaf and moves itself. The
-request names places outside the branch, and each broker of the branch passes it on to a child until a leaf gets it. A
-broker sees as many brokers of a branch as have told it their places, and those that these list: beyond that, branches
-of different sizes look alike.
+request names places outside the branch, and each broker of the branch passes it on to a child until a leaf gets it.
+Large branches stay: many clients would look for another broker, and paths would become longer. A broker sees those that
+have told it their places, and those that these list. It does not know who is behind the last ones, so the child at the
+top of the branch, which sees one hop further down, passes on nothing unless it sees the whole branch.
 """
 
 import random
@@ -68,8 +69,10 @@ PAUSE_LEASES: Final = 2
 """Between two moves: the tree and the clients come to rest before the next."""
 MOVES_WEIGHED: Final = 8
 """Children for which places are looked for."""
-ASKED_IN_A_ROW: Final = 16
-"""How often a branch is asked for a leaf without getting smaller before another branch is asked."""
+BRANCH_MAX: Final = 8
+"""Brokers of a branch that is emptied. Each of them starts again, and its clients look for another broker."""
+ASKED_IN_VAIN_MAX: Final = 3
+"""How often a branch is asked for a leaf before it is left alone until it looks different from here."""
 
 
 class Offers:
@@ -281,12 +284,13 @@ class Balance:
 
     def pass_on(self, message: MoveAway) -> tuple[str, MoveAway] | None:
         """The child that gets a request of the parent in place of this broker, which has children; None if there is
-        none, if it is too early for another move, or if this broker moves children away itself. A leaf is asked before
-        others, and a small branch before a large one; those that were asked in vain come last."""
+        none, if its branch is too large, if it is too early for another move, or if this broker moves children away
+        itself. A leaf is asked before others, and a small branch before a large one; those that were asked in vain come
+        last."""
         if len(self._links) > self._life.options.total_degree or self._is_early(self._passed_us, PAUSE_LEASES / 2):
             return None
         children = [name for name in self._links if self._is_child(name)]
-        if not children:
+        if not children or not self._sees_small_branch():
             return None
         sizes = self._sizes()
         child = min(children, key=lambda name: (self._passed.get(name, 0), sizes[name], self._wants(name), name))
@@ -314,21 +318,26 @@ class Balance:
         """The smallest branch below this broker, which should give up a leaf."""
         sizes = self._sizes()
         branches = {name: self._count_asked(name, sizes[name]) for name in self._links if self._is_child(name)}
-        rank = {name: (asked // ASKED_IN_A_ROW, sizes[name]) for name, (_, asked) in branches.items()}
-        smallest = sorted(branches, key=lambda name: (*rank[name], self._wants(name), name))
-        for name in smallest[:MOVES_WEIGHED]:
+        small = [name for name, (size, asked) in branches.items() if size <= BRANCH_MAX and asked < ASKED_IN_VAIN_MAX]
+        for name in sorted(small, key=lambda name: (sizes[name], self._wants(name), name))[:MOVES_WEIGHED]:
             self._offers.emptied = name
             if offers := self._offers_for(name):
-                seen, asked = branches[name]
-                self._emptied = branches | {name: (seen, asked + 1)}
+                size, asked = branches[name]
+                self._emptied = branches | {name: (size, asked + 1)}
                 return name, MoveAway(offers)
         self._offers.emptied = None
         return None
 
     def _count_asked(self, branch: str, size: int) -> tuple[int, int]:
-        """How many brokers are seen in a branch, and how often it was asked since it was larger."""
+        """How many brokers are seen in a branch, and how often it was asked since it looks like this."""
         seen, asked = self._emptied.get(branch, (size, 0))
-        return (seen, asked) if size >= seen else (size, 0)
+        return (size, asked if size == seen else 0)
+
+    def _sees_small_branch(self) -> bool:
+        """Whether the branch of which this broker is the top is small, and all of it is seen from here."""
+        view = self._life.view
+        below = [far for far, way in lineage.branches(view, view.reach + 1).values() if way != view.parent]
+        return len(below) <= BRANCH_MAX and max(below) <= view.reach
 
     def _offers_for(self, child: str) -> tuple[Offer, ...]:
         return self._offers.make(child, self._interest.index.predicates_of(child))
