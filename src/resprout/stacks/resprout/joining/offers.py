@@ -262,7 +262,7 @@ class Balance:
         self._asked: dict[str, int] = {}
         """Leaves that were asked to move -> how often."""
         self._emptied: dict[str, tuple[int, int]] = {}
-        """Branches that were asked for a leaf -> the fewest brokers that were seen there, and how often it was asked since."""
+        """Branches that were asked for a leaf -> the fewest brokers seen there, and how often it was asked since."""
         self._passed: dict[str, int] = {}
         """Children to which requests of the parent were passed on -> how often."""
 
