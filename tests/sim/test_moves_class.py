@@ -3,7 +3,7 @@
 import pytest
 
 from resprout.scenario.model import FaultKind
-from resprout.sim.swarm import swarm_trial, try_seeds
+from resprout.sim.swarm import swarm_trial, try_seed, try_seeds
 from tests.soak import cases
 
 BLOCK = 2
@@ -14,6 +14,12 @@ def test_moves_break_no_promise(first: int) -> None:
     outcomes = try_seeds(range(first, first + BLOCK), wanted="moves")
     failures = [outcome.report for outcome in outcomes if outcome.failed]
     assert not failures, "\n\n".join(failures)
+
+
+def test_leaves_that_find_no_other_place_do_not_move_for_ever() -> None:
+    """A leaf left its branch for a place far away, and joined its old parent again, without end."""
+    outcome = try_seed(260100022, "moves")
+    assert not outcome.failed, outcome.report
 
 
 def test_as_many_brokers_crash_as_may_be_down_beside_one_that_moves() -> None:

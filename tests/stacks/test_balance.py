@@ -79,7 +79,7 @@ def test_a_broker_within_its_limit_moves_nobody() -> None:
     assert Centre(STEMS, degree=4).move() is None
 
 
-def test_a_branch_that_was_asked_in_vain_is_left_alone_until_it_looks_different() -> None:
+def test_a_branch_that_was_asked_in_vain_is_left_alone_until_it_gets_smaller() -> None:
     parents = {**STEMS, "xb": "x"} | {name: name[0] for name in ("wc", "yc", "zc")}
     centre = Centre(parents)
     asked = [move[0] for _ in range(50) if (move := centre.move()) is not None]
@@ -95,6 +95,16 @@ def test_a_branch_that_gets_smaller_is_asked_on() -> None:
         assert (move := centre.move()) is not None and move[0] == "x"
     centre.learn({name: parent for name, parent in parents.items() if name != "xb"}, version=2)
     assert (move := centre.move()) is not None and move[0] == "x"
+
+
+def test_leaves_that_leave_a_branch_and_come_back_do_not_go_on_for_ever() -> None:
+    parents = {**STEMS, "xb": "x"} | {name: name[0] for name in ("wc", "yc", "zc")}
+    centre = Centre(parents)
+    asked = []
+    for version in range(2, 100):
+        asked += [centre.move()]
+        centre.learn({name: parents[name] for name in parents if version % 2 or name != "xb"}, version)
+    assert sum(move is not None for move in asked) <= 2 * 4 * ASKED_IN_VAIN_MAX
 
 
 def test_branches_that_are_large_stay() -> None:

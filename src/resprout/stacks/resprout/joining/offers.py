@@ -72,7 +72,7 @@ MOVES_WEIGHED: Final = 8
 BRANCH_MAX: Final = 8
 """Brokers of a branch that is emptied. Each of them starts again, and its clients look for another broker."""
 ASKED_IN_VAIN_MAX: Final = 3
-"""How often a branch is asked for a leaf before it is left alone until it looks different from here."""
+"""How often a branch is asked for a leaf before it is left alone until it gets smaller."""
 
 
 class Offers:
@@ -262,7 +262,7 @@ class Balance:
         self._asked: dict[str, int] = {}
         """Leaves that were asked to move -> how often."""
         self._emptied: dict[str, tuple[int, int]] = {}
-        """Branches that were asked for a leaf -> how many brokers were seen there, and how often it was asked since."""
+        """Branches that were asked for a leaf -> the fewest brokers seen there, and how often it was asked since."""
         self._passed: dict[str, int] = {}
         """Children to which requests of the parent were passed on -> how often."""
 
@@ -329,9 +329,10 @@ class Balance:
         return None
 
     def _count_asked(self, branch: str, size: int) -> tuple[int, int]:
-        """How many brokers are seen in a branch, and how often it was asked since it looks like this."""
+        """The fewest brokers that were seen in a branch, and how often it was asked since. A leaf may come back because
+        the places that it was offered did not take it: only fewer brokers than ever before mean that moves succeed."""
         seen, asked = self._emptied.get(branch, (size, 0))
-        return (size, asked if size == seen else 0)
+        return (min(size, seen), asked if size >= seen else 0)
 
     def _sees_small_branch(self) -> bool:
         """Whether the branch of which this broker is the top is small, and all of it is seen from here."""
