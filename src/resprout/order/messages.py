@@ -1,8 +1,8 @@
 """Messages between brokers about their logs and about totals, and the timers of reports.
 
-Tags 64..72 and 79 of the wire, and rows 10 and 16 of parcels, belong to this file. What is said of totals is said of every
-publication that is carried as one, whatever its own guarantee. A total is named by its bundle's publisher, incarnation
-and first number: bundles are atomic, so that is enough. Numbers that may be missing are -1 then.
+Tags 64..72 and 79 of the wire, and rows 10 and 16 of parcels, belong to this file. What is said of totals is said of
+every publication that is carried as one, whatever its own guarantee. A total is named by its bundle's publisher,
+incarnation and first number: bundles are atomic, so that is enough. Numbers that may be missing are -1 then.
 
 The timers stand here and not with the reports, because structures are not compiled and reports are.
 """
@@ -159,7 +159,7 @@ class Lock(PlacedMessage, frozen=True, tag=69):
     prompt: bool = False
     """As in `Submit`."""
     root_ordered: bool = False
-    """Whether all ordered publications with keys on its topics go to the root from now on (`order.totals.root_order`)."""
+    """Whether its topics are root-ordered from now on (`order.totals.root_order`)."""
 
 
 class OrderedTotal(PlacedMessage, frozen=True, tag=71):

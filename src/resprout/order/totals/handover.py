@@ -94,11 +94,11 @@ class Handover:
 
     def topics(self) -> tuple[RootOrderedTopic, ...]:
         """Return the root-ordered topics, which every Attach, Grant and Welcome carries."""
-        return self._totals.topics.rows()
+        return self._totals.published.topics.rows()
 
     def take_topics(self, topics: Iterable[RootOrderedTopic]) -> None:
         """Take over root-ordered topics that another broker knows, before anything else of its parcel."""
-        self._totals.topics.take(topics)
+        self._totals.published.topics.take(topics)
 
     def last(self) -> Marks:
         """Return the last ordered total of each publisher, which every Attach, Grant and Welcome carries."""
@@ -142,7 +142,7 @@ class Handover:
                 self._asked[id] = totals.submissions.sources(id)
         if last:
             dropped = totals.submissions.note_ordered(last)
-            totals.tell_overtaken([one for one in dropped if id_of(one[0]) not in self._asked])
+            totals.published.tell_overtaken([one for one in dropped if id_of(one[0]) not in self._asked])
         self._told, self._heard = {}, {}
         for record in totals.locks.undelivered.values():
             _take_out(record.told, dead, self._told, record.id)
@@ -159,13 +159,13 @@ class Handover:
         """Deliver a total that the root has published, which the dead had not passed on. Called at its place in the
         pool."""
         asked = self._asked.pop(id_of(lock.bundle), ())
-        self._totals.take_missed((lock.epoch, lock.number), lock.bundle, asked, hops)
+        self._totals.published.take_missed((lock.epoch, lock.number), lock.bundle, asked, hops)
 
     def tell_known(self, bundle: Bundle) -> None:
         """Tell whoever has submitted a total that it was ordered, if it waited here and is not delivered here."""
         asked = self._asked.pop(id_of(bundle), None)
         if asked is not None:
-            self._totals.tell_overtaken([(bundle, asked)])
+            self._totals.published.tell_overtaken([(bundle, asked)])
 
     def deliver_at(self, bundle: Bundle) -> None:
         """Deliver a total with the stamp that its bundle carries, because some broker has delivered it so; do nothing
@@ -301,6 +301,6 @@ def accept_welcome(totals: Totals, locks: Sequence[KnownLock], last: Iterable[Ma
         if record is not None and lock.active:
             totals.locks.activate(record, 0)
             record.told[parent] = 0
-    totals.tell_overtaken(totals.submissions.note_ordered(last))
+    totals.published.tell_overtaken(totals.submissions.note_ordered(last))
     totals.resubmit()
     totals.progress()

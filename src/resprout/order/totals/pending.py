@@ -146,6 +146,10 @@ class LastPlaces:
         return self._reached.get(publisher) or self._old.get(publisher, (0, 0))
 
 
+Dropped = tuple[Bundle, tuple[str, ...]]
+"""A total that waited for its place and was ordered elsewhere, and the neighbours that had submitted it."""
+
+
 class Submissions:
     """Totals that were submitted and have no place yet, and the last total of each publisher that has one."""
 
@@ -172,7 +176,7 @@ class Submissions:
         """Return the neighbours that have submitted a total that waits."""
         return tuple(self._sources.get(id, ()))
 
-    def locked(self, id: TotalId, bundle: Bundle) -> list[tuple[Bundle, tuple[str, ...]]]:
+    def locked(self, id: TotalId, bundle: Bundle) -> list[Dropped]:
         """Note that a total has its place; it stays in the backlog until it is delivered. Returns what `note_ordered`
         does."""
         waiting = self.waiting.get(id)
@@ -188,11 +192,11 @@ class Submissions:
             self._backlog.remove(id)
         self._sources.pop(id, None)
 
-    def note_ordered(self, marks: Iterable[Mark]) -> list[tuple[Bundle, tuple[str, ...]]]:
+    def note_ordered(self, marks: Iterable[Mark]) -> list[Dropped]:
         """Note the last ordered total of these publishers. Drop waiting totals that are not newer, and return them with
         the neighbours that have submitted them: they have a place, or a newer life of their publisher has overtaken
         them. Of a bundle that was ordered in part, the rest waits."""
-        dropped: list[tuple[Bundle, tuple[str, ...]]] = []
+        dropped: list[Dropped] = []
         for mark in marks:
             self.last.note(mark)
             for id in [id_of(bundle) for bundle in self._backlog.of(mark.publisher)]:

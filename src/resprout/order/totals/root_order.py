@@ -1,14 +1,14 @@
 """Topics whose ordered publications all pass the root, so that totals on them need not be closed.
 
 A total is closed by all brokers because any of them may have accepted a plain publication on its keys. Where no broker
-accepts any, the order of the root is enough: the root stamps the total, delivers it, and sends it to the neighbours that
-want it, as if the root had published it. So only brokers with readers, those on the way to them, and those on the way
-from its publisher know of it.
+accepts any, the order of the root is enough: the root stamps the total, delivers it, and sends it to the neighbours
+that want it, as if the root had published it. So only brokers with readers, those on the way to them, and those on the
+way from its publisher are told of it.
 
-A topic becomes *root-ordered* with the lock of one of its totals (`Lock.root_ordered`): from then on, a broker that knows
-the lock accepts no plain `fifo` or `causal` publication with keys of the topic, and submits them to the root instead. The
-topic is *settled* when that total is delivered, because every broker has closed it. From then on, the root publishes by
-itself:
+A topic becomes *root-ordered* with the lock of one of its totals (`Lock.root_ordered`). A broker that knows the lock
+accepts no plain `fifo` or `causal` publication with keys of the topic any more, and submits them to the root instead.
+The topic is *settled* when that total is delivered, because every broker has closed it. From then on, the root
+publishes by itself:
 
 - a total all of whose keys are on settled topics;
 - a total without keys, which no plain publication has to be compared with;

@@ -37,10 +37,8 @@ from resprout.core.errors import PeerError, transition
 from resprout.core.guarantee import Guarantee
 from resprout.order.clock import Clock, check_stamp
 from resprout.order.messages import (
-    AlreadyOrdered,
     Closed,
     Lock,
-    OrderedTotal,
     Submit,
     TotalId,
     TotalPlace,
@@ -57,6 +55,7 @@ from resprout.order.totals.pending import (
     RootPublication,
     Submissions,
 )
+from resprout.order.totals.published import PublishedTotals
 from resprout.order.totals.root_order import RootOrderedTopics
 
 
@@ -129,9 +128,8 @@ class Totals:
         publish: Callable[[LockRecord, RootPublication], None] = lambda record, publication: None,
         known: Callable[[Bundle], None] = lambda bundle: None,
     ) -> None:
-        """`publish` is called in place of `deliver` for a total that the root has published: it is delivered here, and
-        passed on to whoever wants it. `known` is called for a total that waited here and is not told here, because it
-        was ordered before and has no readers here."""
+        """`publish` is called in place of `deliver` for a total that the root has published (`PublishedTotals`), and
+        `known` for one that waited here and is not told here."""
         self.position = position
         self.clock = clock
         self.say = say
@@ -140,7 +138,7 @@ class Totals:
         self.submissions = Submissions(self.backlog)
         self.state = TotalsState.RUNNING
         self._deliver = deliver
-        self._is_seen = is_seen
+        self.is_seen = is_seen
         self._number = 0
         """At the root: the last number that it gave in this epoch."""
         self._latest: TotalPlace = (-1, 0)
@@ -148,19 +146,17 @@ class Totals:
         neighbour could forge them."""
         self._working = False
         """Whether `_work` runs; it may be called again from inside."""
-        self.topics = topics if topics is not None else RootOrderedTopics()
-        self._publish = publish
-        self._known = known
-        self._held: dict[TotalId, tuple[Bundle, bool]] = {}
-        """At the root: totals that get their places in this order, each with its `prompt`. Usually at once; while totals
-        are being closed that need not have been, all wait for those."""
-        self._placing = False
-        """Whether `_place_held` runs; it may be called again from inside."""
+        self.published = PublishedTotals(self, topics if topics is not None else RootOrderedTopics(), publish, known)
         self._to_advance: dict[TotalId, LockRecord] = {}
         """Totals to look at in `_work`: one of their sides was closed, or they are the next to deliver."""
 
     def move_to(self, state: TotalsState) -> None:
         self.state = transition(TOTALS_STATES, self.state, state)
+
+    @property
+    def is_installing(self) -> bool:
+        """Whether a repair is being installed."""
+        return self.state is TotalsState.INSTALLING
 
     # -- what the broker asks ------------------------------------------------------------------------------------------
 
@@ -179,7 +175,7 @@ class Totals:
     def is_gated(self, bundle: Bundle) -> bool:
         """Whether an active total names one of its keys. Published plainly, brokers might deliver the bundle on
         different sides of that total."""
-        return self.locks.is_gated(bundle) or self.topics.gates(bundle)
+        return self.locks.is_gated(bundle) or self.published.topics.gates(bundle)
 
     def own(self, publisher: str) -> Bundle | None:
         """Return the first total of this publisher that is under way, if any: what it publishes now must follow it."""
@@ -217,139 +213,37 @@ class Totals:
         bundle = self.submissions.last.rest(self.clock.admit(bundle))
         id = id_of(bundle)
         parent = self.position.parent
-        if self.is_ordered(bundle) and not self._must_ask(bundle):
-            self._answer(bundle, source)
-        elif parent is None and self.topics:
+        if self.is_ordered(bundle) and not self.published.must_ask(bundle):
+            self.published.answer(bundle, source)
+        elif parent is None and self.published.topics:
             self.submissions.keep(id, bundle, source)
-            self._held.setdefault(id, (bundle, prompt))
-            self._place_held()
+            self.published.order(bundle, prompt)
         elif parent is None:
-            self._lock(self._next_place(bundle), bundle, None, prompt, self.topics.begins_with(bundle))
+            self.lock(self.next_place(bundle), bundle, None, prompt, self.published.topics.begins_with(bundle))
         else:
             self.submissions.keep(id, bundle, source)
             if self.position.neighbours.get(parent):
                 self.say(parent, Submit(bundle, prompt))
 
-    def _next_place(self, bundle: Bundle) -> TotalPlace:
+    def next_place(self, bundle: Bundle) -> TotalPlace:
+        """At the root: give a total its place."""
         place = (self.position.epoch, self._number + 1)
         self._number += bundle.count  # each total of a bundle has a place of its own
         return place
 
-    def _must_ask(self, bundle: Bundle) -> bool:
-        """Whether a total that was ordered may be unknown here because the root has published it: then a broker nearer
-        to the root says when it is delivered."""
-        if not self.topics or self.position.parent is None:
-            return False
-        return id_of(bundle) not in self.locks.records and not self._is_seen(bundle)
-
-    def _answer(self, bundle: Bundle, source: str | None) -> None:
-        """A total is submitted that was ordered before. If all brokers are told it, there is nothing to do. Otherwise
-        tell whoever submits it that it is known."""
-        id = id_of(bundle)
-        was_waiting = id in self.submissions.waiting
-        sources = dict.fromkeys(self.submissions.sources(id))
-        self.submissions.drop(id)
-        if not self.topics or id in self.locks.undelivered:
-            return
-        if source is not None:
-            sources[source] = None
-        self._tell_known(bundle, tuple(sources), was_waiting or source is None)
-
-    def _tell_known(self, bundle: Bundle, sources: tuple[str, ...], is_local: bool = True) -> None:
-        """Tell the neighbours that have submitted a total, and this broker, that it was ordered and delivered."""
-        for name in sources:
-            if self.position.neighbours.get(name):
-                self.say(name, AlreadyOrdered(*id_of(bundle), self.clock.now))
-        if is_local:
-            self._known(bundle)
-
-    def tell_overtaken(self, dropped: list[tuple[Bundle, tuple[str, ...]]]) -> None:
-        """Totals waited that others know to be ordered. Where topics are root-ordered, no lock of them may come."""
-        if self.topics:
-            for bundle, sources in dropped:
-                if id_of(bundle) not in self.locks.undelivered:
-                    self._tell_known(bundle, sources)
-
-    def take_known(self, peer: str, message: AlreadyOrdered) -> None:
-        """The parent says that a total that was submitted to it is ordered and delivered there."""
-        check_stamp(message.stamp)
-        if peer != self.position.parent:
-            raise PeerError("only the parent says what is ordered")
-        bundle = self.submissions.waiting.get((message.publisher, message.incarnation, message.first))
-        if bundle is not None and self.position.neighbours.get(peer):
-            self.clock.raise_to(message.stamp)
-            sources = self.submissions.sources(id_of(bundle))
-            self.submissions.drop(id_of(bundle))
-            self._tell_known(bundle, sources)
-
-    def _place_held(self) -> None:
-        """At the root: give places to the totals that wait for them, in order. The root publishes by itself what no
-        broker has to close, unless others are being closed now: that is closed as well, side by side with them. But if
-        none of those would have to be closed either, everything waits until they are delivered. Otherwise, at a high
-        rate, there would always be some."""
-        locks = self.locks
-        if self._placing or self.position.parent is not None or self.state is TotalsState.INSTALLING:
-            return
-        if locks.undelivered and all(record.may_be_scoped for record in locks.undelivered.values()):
-            return
-        self._placing = True
-        try:
-            while self._held:
-                bundle, prompt = self._held.pop(next(iter(self._held)))
-                if self.is_ordered(bundle):
-                    self._answer(bundle, None)
-                    continue
-                place = self._next_place(bundle)
-                may_be_scoped = self.topics.allows(bundle)
-                if may_be_scoped and not locks.undelivered:
-                    self._take_published(place, bundle.stamped(self.clock.tick()), prompt, 0, None)
-                else:
-                    begins = not may_be_scoped and self.topics.begins_with(bundle)
-                    self._lock(place, bundle, None, prompt, begins, may_be_scoped)
-        finally:
-            self._placing = False
-
-    def take_ordered(self, peer: str, message: OrderedTotal) -> None:
-        """Deliver a total that the root has published, and pass it on."""
-        check_locks((message,))
-        if peer != self.position.parent:
-            raise PeerError("what the root publishes comes from the parent")
-        if not message.hops:
-            raise PeerError("a total has crossed the link that it came over")
-        self._check_room(message.bundle)
-        if self.position.neighbours.get(peer):
-            bundle = self.clock.admit(message.bundle)
-            self._take_published((message.epoch, message.number), bundle, message.prompt, message.hops, peer)
-
-    def _take_published(self, place: TotalPlace, bundle: Bundle, prompt: bool, hops: int, source: str | None) -> None:
-        """Deliver a total that needs no closing: at once, unless an earlier one is not delivered."""
-        id = id_of(bundle)
-        known = self.locks.records.get(id)
-        is_repeat = known is not None or (self._is_seen(bundle) and bundle.guarantee is Guarantee.TOTAL)
-        publication = RootPublication(hops, source, self.submissions.sources(id))
-        if known is not None:
-            self.submissions.drop(id)
-            if known.stamp is not None:
-                self._publish(known, publication)
-            return
-        self.position.epoch = max(self.position.epoch, place[0])
-        self._latest = max(self._latest, place)
-        record = LockRecord(place, bundle, prompt, is_repeat)
+    def line_up(self, record: LockRecord, publication: RootPublication) -> None:
+        """Record a total that the root has published. It is delivered when it is the first in line."""
+        self.position.epoch = max(self.position.epoch, record.place[0])
+        self._latest = max(self._latest, record.place)
         record.publication = publication
+        record.may_be_scoped = True
         self.locks.add(record)
-        self.tell_overtaken(self.submissions.locked(id, bundle))
-        self._to_advance[id] = record
-        self._work()
+        self.published.tell_overtaken(self.submissions.locked(record.id, record.bundle))
 
-    def take_missed(self, place: TotalPlace, bundle: Bundle, asked: tuple[str, ...], hops: int) -> None:
-        """In a repair: deliver a total that the root has published, and that the dead did not pass on."""
-        record = LockRecord(place, bundle)
-        record.publication = RootPublication(hops, None, asked)
-        self.position.epoch = max(self.position.epoch, place[0])
-        self._latest = max(self._latest, place)
-        self.locks.add(record)
-        self.submissions.locked(record.id, bundle)
-        self.deliver_with_stamp(record, bundle.stamp)
+    def progress_with(self, id: TotalId) -> None:
+        """Look at one total, and go on as far as possible."""
+        self._to_advance[id] = self.locks.undelivered[id]
+        self._work()
 
     def become_root(self, epoch: int) -> None:
         """Start numbering places under an epoch that no root has used before. `resubmit` then orders what waits."""
@@ -359,7 +253,7 @@ class Totals:
 
     def resubmit(self) -> None:
         """Submit again what has no place yet: the path to the root, or the root, has changed."""
-        self._held.clear()
+        self.published.held.clear()
         for bundle in list(self.submissions.waiting.values()):
             self.submit(bundle)
 
@@ -369,7 +263,7 @@ class Totals:
         id = id_of(bundle)
         if id in self.locks.records or not self.submissions.last.is_newer(id):
             return True
-        return bundle.guarantee is Guarantee.TOTAL and self._is_seen(bundle)
+        return bundle.guarantee is Guarantee.TOTAL and self.is_seen(bundle)
 
     def add_lock(
         self,
@@ -404,15 +298,15 @@ class Totals:
         record.may_be_scoped = may_be_scoped
         if root_ordered:
             record.root_ordered = True
-            self.topics.begin(bundle)
+            self.published.topics.begin(bundle)
         self.locks.add(record)
-        self.tell_overtaken(self.submissions.locked(id, bundle))
+        self.published.tell_overtaken(self.submissions.locked(id, bundle))
         message = Lock(*place, bundle, prompt, root_ordered)
         for name in others:
             self.say(name, message)
         return record
 
-    def _lock(
+    def lock(
         self,
         place: TotalPlace,
         bundle: Bundle,
@@ -426,7 +320,7 @@ class Totals:
         others = [name for name, is_open in self.position.neighbours.items() if is_open and name != source]
         if place > self._latest and id_of(bundle) not in self.locks.undelivered:
             # The place is new, so all brokers wait for this one to close it, even if it has seen the bundle before.
-            is_repeat = id_of(bundle) in self.locks.records or self._is_seen(bundle)
+            is_repeat = id_of(bundle) in self.locks.records or self.is_seen(bundle)
             is_repeat = is_repeat and bundle.guarantee is Guarantee.TOTAL
             self._record_place(place, bundle, others, prompt, is_repeat, root_ordered, may_be_scoped)
             self._work()
@@ -438,7 +332,7 @@ class Totals:
         if peer == self.position.parent:
             raise PeerError("a total is submitted to the parent, not to a child")
         check_total(message.bundle)
-        self._check_room(message.bundle)
+        self.check_room(message.bundle)
         if self.position.neighbours.get(peer):
             self.submit(message.bundle, message.prompt, peer)
 
@@ -447,12 +341,13 @@ class Totals:
         check_locks((message,))
         if peer != self.position.parent:
             raise PeerError("a lock comes from the parent: only the root gives places")
-        self._check_room(message.bundle)
+        self.check_room(message.bundle)
         if self.position.neighbours.get(peer):
             place = (message.epoch, message.number)
-            self._lock(place, message.bundle, peer, message.prompt, message.root_ordered)
+            self.lock(place, message.bundle, peer, message.prompt, message.root_ordered)
 
-    def _check_room(self, bundle: Bundle) -> None:
+    def check_room(self, bundle: Bundle) -> None:
+        """Raise PeerError if a total that is new here would exceed the hard bounds."""
         if id_of(bundle) not in self.submissions.waiting:
             self.backlog.check_room(1, bundle.cost)
 
@@ -505,8 +400,8 @@ class Totals:
                 self._advance(self._to_advance.pop(next(iter(self._to_advance))))
         finally:
             self._working = False
-        if self._held:
-            self._place_held()
+        if self.published.held:
+            self.published.place_held()
 
     def _advance(self, record: LockRecord) -> None:
         """Tell a neighbour Closed as soon as the sides of all other neighbours are closed; deliver the total when all
@@ -545,8 +440,8 @@ class Totals:
             self._to_advance[following.id] = following
         self.backlog.remove(record.id)
         if record.root_ordered:
-            self.topics.settle(record.bundle)
+            self.published.topics.settle(record.bundle)
         if record.publication is not None:
-            self._publish(record, record.publication)
+            self.published.publish(record, record.publication)
         else:
             self._deliver(record.bundle, tseq_of(record.place), record.prompt, record.is_repeat)

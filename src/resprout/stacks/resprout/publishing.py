@@ -180,7 +180,7 @@ class ClientPublishing:
         ahead = {id: None for id, record in undelivered.items() if session.has(record.bundle)}
         if ahead:
             self._ahead[session.name] = ahead
-        if session.moved and self._totals.topics:
+        if session.moved and self._totals.published.topics:
             self._moved_in.add(session.name)
 
     def leave(self, session: ClientSession) -> None:
@@ -383,7 +383,7 @@ class ClientPublishing:
         totals = self._totals
         if totals.backlog.count and (totals.backlog.has_any(session.name) or totals.locks.is_gated(bundle)):
             return True
-        if session.name in self._moved_in or totals.topics.gates(bundle):
+        if session.name in self._moved_in or totals.published.topics.gates(bundle):
             return True
         ahead = self._ahead.get(session.name)
         if ahead is None:

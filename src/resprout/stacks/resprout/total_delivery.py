@@ -143,8 +143,8 @@ class TotalDelivery:
         self._reports.all_soon()
 
     def publish(self, record: LockRecord, publication: RootPublication) -> None:
-        """Log a total that the root has published, and pass it on: to neighbours that want it, to those that have
-        submitted it, and to all of them while it has crossed fewer than f links. A link in repair is owed it: the
+        """Log a total that the root has published, and pass it on to neighbours that want it and to those that have
+        submitted it. If these are too few for f + 1 copies, others are given it too. A link in repair is owed it: the
         repair hands it on."""
         faults, bundle, source = self._life.faults, record.bundle, publication.source
         if (kept := self._total_acks.entry(record.id)) is not None:
@@ -153,26 +153,23 @@ class TotalDelivery:
             self._reports.all_soon()
             return
         wanting, readers, picks = self._find_readers(bundle)
-        scope = [] if source is None else [source]
-        targets = []
-        for link in self._links.values():
-            if link.name == source:
-                continue
-            if not link.open:
-                scope.append(link.name)
-            elif publication.hops < faults or link in wanting or link.name in publication.asked:
-                scope.append(link.name)
-                targets.append(link.name)
+        targets = [link for link in self._links.values() if link in wanting or link.name in publication.asked]
+        if publication.hops + len([link for link in targets if link.open]) < faults:  # nobody else would have it
+            targets += [link for link in self._links.values() if link.open and link not in targets][:faults]
+        targets = [link for link in targets if link.name != source]
+        owed = [link for link in self._links.values() if not link.open and link not in targets]
+        scope = [link.name for link in (*targets, *owed)] + ([] if source is None else [source])
         if record.is_repeat or self._seen.has(bundle):
             entry = self._stand_in(bundle, publication.hops, len(scope))
         else:
             entry = self._append(bundle, publication.hops, len(scope), readers, picks)
         self._enter(entry, tseq_of(record.place), record.prompt, scope, is_scoped=True)
         message = OrderedTotal(*record.place, bundle, min(publication.hops + 1, HOPS_MAX), record.prompt)
-        for name in targets:
-            self._speaking.say_in_order(name, message)
+        for link in targets:
+            self._speaking.say_in_order(link.name, message)
         if source is not None and publication.hops <= faults:  # it may not be safe at its sender
-            if (news := self._total_acks.report_one(entry, source)) is not None:
+            news = self._total_acks.report_one(entry, source)
+            if news is not None:
                 self._speaking.say_in_order(source, news)
         self._delivering.show()
         self._drain()
@@ -184,6 +181,8 @@ class TotalDelivery:
         life = self._life
         bundle = self._clock.admit(bundle)
         self._totals.keep(place, bundle, is_scoped)
+        if is_scoped:
+            self._forwarding.raise_seen(bundle.origin, bundle.last)
         entry = self._log.append(bundle, None, None, life.faults, len(neighbours), 0, ())
         entry.tseq = tseq_of(place)
         if self._disk is not None:
@@ -200,11 +199,11 @@ class TotalDelivery:
 
     def ordered(self, link: Link, message: OrderedTotal) -> None:
         """The parent passes on a total that the root has published."""
-        self._totals.take_ordered(link.name, message)
+        self._totals.published.take_ordered(link.name, message)
 
     def already_ordered(self, link: Link, message: AlreadyOrdered) -> None:
         """The parent has delivered a total that was submitted to it."""
-        self._totals.take_known(link.name, message)
+        self._totals.published.take_known(link.name, message)
 
     def closed(self, link: Link, message: Closed) -> None:
         """A neighbour says that its side is closed for a total."""
