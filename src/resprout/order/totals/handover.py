@@ -84,6 +84,8 @@ class Handover:
         self._asked: dict[TotalId, tuple[str, ...]] = {}
         """During a repair, totals that the root has published and that waited here for their places: the neighbours
         that have submitted them."""
+        self._latest: TotalPlace = (-1, 0)
+        """The highest place of all totals that were taken here before the repair."""
 
     # -- a member reports, the coordinator merges ----------------------------------------------------------------------
 
@@ -134,6 +136,7 @@ class Handover:
         self._new = new
         others = self._others()
         self._asked = {}
+        self._latest = totals.latest
         for lock in locks:
             id = id_of(lock.bundle)
             if not lock.is_scoped:
@@ -150,6 +153,11 @@ class Handover:
 
     def _others(self) -> list[str]:
         return [name for name, is_open in self._totals.position.neighbours.items() if is_open and name not in self._new]
+
+    def may_be_missed(self, lock: KnownLock) -> bool:
+        """Whether the dead may have died before they passed on this total, which the root has published. They had
+        passed it over if a later one had come: totals come in the order of their places."""
+        return (lock.epoch, lock.number) > self._latest
 
     def was_waiting(self, bundle: Bundle) -> bool:
         """Whether a total that the root has published waited here for its place when the repair began."""

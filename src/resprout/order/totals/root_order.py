@@ -27,6 +27,7 @@ from typing import Final
 from resprout.core.bundle import Bundle, pairs_of
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee
+from resprout.core.limits import TOPIC_BYTES
 from resprout.order.messages import RootOrderedTopic
 
 TOPICS_MAX: Final = 4_096
@@ -99,6 +100,8 @@ class RootOrderedTopics:
     def _add(self, topic: str, is_settled: bool) -> None:
         if topic not in self._known and len(self._known) >= HARD_FACTOR * TOPICS_MAX:
             raise PeerError(f"more than {HARD_FACTOR * TOPICS_MAX} root-ordered topics")
+        if len(topic) > TOPIC_BYTES:
+            raise PeerError("a root-ordered topic that is longer than topics may be")
         self._known[topic] = self._known.get(topic, False) or is_settled
         self._counts.pop(topic, None)
 

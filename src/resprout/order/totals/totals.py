@@ -154,6 +154,11 @@ class Totals:
         self.state = transition(TOTALS_STATES, self.state, state)
 
     @property
+    def latest(self) -> TotalPlace:
+        """The highest place of all totals that were taken here."""
+        return self._latest
+
+    @property
     def is_installing(self) -> bool:
         """Whether a repair is being installed."""
         return self.state is TotalsState.INSTALLING

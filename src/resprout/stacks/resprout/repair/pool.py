@@ -263,7 +263,7 @@ class PoolTaker:
         parts = self._parts
         parts.handover.deliver_at(lock.bundle)
         entry = parts.total_acks.entry(id_of(lock.bundle))
-        if entry is None and lock.is_scoped and self._is_missed(lock.bundle):
+        if entry is None and lock.is_scoped and parts.handover.may_be_missed(lock) and self._is_missed(lock.bundle):
             parts.clock.admit(lock.bundle)
             parts.handover.take_missed(lock, parts.life.faults)
         elif entry is None:
