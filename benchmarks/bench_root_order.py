@@ -46,6 +46,22 @@ keys = 100
 operations = {operations}
 interval = "50ms"
 start = "10s"
+
+[[workload]] # the topics become root-ordered
+kind = "random"
+clients = ["c0"]
+topics = ["t/0"]
+keys = 1
+operations = 1
+start = "5s"
+
+[[workload]]
+kind = "random"
+clients = ["c0"]
+topics = ["t/1"]
+keys = 1
+operations = 1
+start = "6s"
 """
 
 
@@ -67,12 +83,11 @@ def _scenario(brokers: int, operations: int, readers: str, mix: Mix, after: int)
     """Four clients publish, at the root, at the last broker, and in between."""
     writers = ", ".join(f'"c{number}"' for number in sorted({0, brokers // 3, brokers // 2, brokers - 1}))
     scenario = parse_scenario(_TREE.format(brokers=brokers, operations=operations, writers=writers), "<root order>")
-    (work,) = scenario.workloads
     return msgspec.structs.replace(
         scenario,
         options={**scenario.options, "root_ordered_after": after},
         clients=tuple(_only(scenario.clients, readers, brokers)),
-        workloads=(msgspec.structs.replace(work, mix=mix),),
+        workloads=tuple([msgspec.structs.replace(work, mix=mix) for work in scenario.workloads]),
     )
 
 
