@@ -13,8 +13,8 @@ from benchmarks.measure import Measure
 
 NAMES = (
     "wire", "links", "filters", "sim", "audit", "net", "persist", "durable", "repair", "seed000", "totals", "spark",
-    "spark_io", "explain", "live", "growth", "gossip", "headers", "steps", "total_rates", "root_order", "guarded", "windows", "slow",
-    "checks", "mqtt",
+    "spark_io", "explain", "live", "growth", "gossip", "headers", "steps", "total_rates", "guarded", "windows", "slow",
+    "checks", "mqtt", "degrees", "root_order",
 )  # fmt: skip
 
 PIPE_COLUMNS = 160

@@ -21,6 +21,7 @@ _WITH_SPARK: Final = (
     "report_gather", "session", "sweep", "sweep_interrupted", "tasks",
 )  # fmt: skip
 _ALONE: Final = (
+    "tests/audit/test_values.py",
     "tests/cli/test_broker_traffic.py",
     "tests/cli/test_keepers_die.py",
     "tests/docs/test_imports.py",
@@ -37,9 +38,10 @@ _ALONE: Final = (
     "tests/sim/test_counts.py",
     "tests/sim/test_mishaps.py",
     "tests/stacks/test_ginger_annexes.py",
+    "tests/stacks/test_scribe_replicas.py",
     "tests/stacks/test_waiting_totals.py",
 )
-_SOURCE_AND_SINK: Final = ("howto", "logs", "source", "sink")
+_SOURCE_AND_SINK: Final = ("howto", "logs", "partitions", "source", "sink")
 TOGETHER: Final = (
     {f"tests/pipeline/test_{name}.py": SPARK for name in _WITH_SPARK}
     | {f"tests/spark/test_{name}.py": SPARK for name in _SOURCE_AND_SINK}

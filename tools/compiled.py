@@ -49,15 +49,16 @@ def compiled_modules(root: Path) -> dict[str, Path]:
 def interpreted(modules: Mapping[str, Path], floors: tuple[str, ...]) -> dict[str, str]:
     """The modules that are not compiled, each with the reason."""
     classes: dict[str, list[tuple[str, list[str]]]] = {}
-    slotted: set[str] = set()
-    for (
-        name,
-        path,
-    ) in modules.items():  # one tree at a time: to look for garbage among all takes longer than to read them
-        defined = list(_defined(ast.parse(path.read_text()).body))
+    imported: dict[str, dict[str, str]] = {}
+    slotted: set[tuple[str, str]] = set()
+    # One tree at a time: to look for garbage among all takes longer than to read them.
+    for name, path in modules.items():
+        body = ast.parse(path.read_text()).body
+        defined = list(_defined(body))
         classes[name] = [(node.name, _bases(node)) for node in defined]
-        slotted |= {node.name for node in defined if _is_slotted(node)}
-    home = {each: name for name, found in classes.items() for each, _ in found}
+        imported[name] = _imported(body)
+        slotted |= {(name, node.name) for node in defined if _is_slotted(node)}
+    anywhere = {each: name for name, found in classes.items() for each, _ in found}
     structures = _structures([each for found in classes.values() for each in found])
     aside: dict[str, str] = {name: why for name, why in LISTED.items() if name in modules}
     aside |= {name: "it has a protocol that is looked for at run time" for name in modules if _looks(modules[name])}
@@ -75,11 +76,12 @@ def interpreted(modules: Mapping[str, Path], floors: tuple[str, ...]) -> dict[st
         for name, found in classes.items():
             for each, bases in found:
                 for base in bases:
-                    owner = home.get(base, name)
+                    owner = name if any(base == own for own, _ in found) else imported[name].get(base, "")
+                    owner = owner if owner in modules else anywhere.get(base, name)
                     if name in aside and owner not in aside:
                         aside[owner] = f"{each}, which is not compiled, derives from {base}"
                         found_more = True
-                    elif owner in aside and name not in aside and each in slotted:
+                    elif owner in aside and name not in aside and (name, each) in slotted:
                         aside[name] = f"{each}, with slots, derives from {base}, which is not compiled"
                         found_more = True
     return aside
@@ -107,6 +109,12 @@ def _defined(body: Iterable[ast.stmt]) -> Iterator[ast.ClassDef]:
             yield node
         for field in ("body", "orelse", "finalbody", "handlers", "cases"):
             yield from _defined(getattr(node, field, ()))
+
+
+def _imported(body: Iterable[ast.stmt]) -> dict[str, str]:
+    """Return the modules that names of a module are imported from. Two modules may define classes of one name."""
+    lines = [node for node in body if isinstance(node, ast.ImportFrom) and node.module]
+    return {each.asname or each.name: str(node.module) for node in lines for each in node.names}
 
 
 def _bases(node: ast.ClassDef) -> list[str]:

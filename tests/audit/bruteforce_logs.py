@@ -1,5 +1,6 @@
 """The definitions about logs, checked offset by offset and pair by pair, without code of the judge: `bruteforce`."""
 
+import zlib
 from itertools import product
 from typing import Any
 
@@ -34,6 +35,8 @@ class OneLog:
         self.rows = [i for i, row in enumerate(world.rows) if row.kind.startswith("log_") and about(row)["log"] == name]
         self.brokers = sorted({world.rows[i].node for i in self.of("log_kept", "log_gap", "log_end")})
         self.filter = next(world.rows[i].filter or "" for i in self.of("log_declared"))
+        declared = about(next(world.rows[i] for i in self.of("log_declared")))
+        self.part = int(declared.get("partition", "0")), int(declared.get("partitions", "1"))
         self.at: dict[int, Row] = {}
         """By offset, what the first broker by name has that has it."""
         for broker, i in product(self.brokers, self.of("log_kept")):
@@ -57,6 +60,12 @@ class OneLog:
                 found.append((position, id))
         return found
 
+    def keeps(self, id: Id) -> bool:
+        row = self.w.rows[self.w.published[id]]
+        text = [*(row.keys or ()), row.topic or ""][0]
+        number = zlib.crc32(text[text.find("#") + 1 :].encode())
+        return self.matches(self.filter, id) and number % self.part[1] == self.part[0]
+
     def matches(self, filter_: str, id: Id) -> bool:
         row = self.w.rows[self.w.published[id]]
         topics = [row.topic or "", *(key.partition("#")[0] for key in row.keys or () if "#" in key)]
@@ -71,7 +80,7 @@ def _kept(log: OneLog) -> set[Finding]:
         for i in mine:
             row, id = log.w.rows[i], ident(log.w.rows[i])
             twice = any(j < i and ident(log.w.rows[j]) == id and log.w.rows[j].position != row.position for j in mine)
-            if log.w.published.get(id, i) >= i or not log.matches(log.filter, id) or twice:
+            if log.w.published.get(id, i) >= i or not log.keeps(id) or twice:
                 found.add(("log_kept", broker, id))
         places = [log.w.rows[i].position or 0 for i in mine]
         line = [int(log.end(broker)["first"]) - 1, *places, int(log.end(broker)["end"])]
@@ -156,9 +165,7 @@ def _complete(log: OneLog) -> set[Finding]:
     since = fed[-1] if log.of("log_gap") else fed[0]
     there = [ident(row) for row in log.at.values()]
     missing = [
-        id
-        for id, p in log.w.published.items()
-        if p > since and log.matches(log.filter, id) and log.w.owed(id) and id not in there
+        id for id, p in log.w.published.items() if p > since and log.keeps(id) and log.w.owed(id) and id not in there
     ]
     if len(missing) > min(int(log.end(broker)["first"]) for broker in running):
         found |= {("log_complete", log.name, id) for id in missing}

@@ -9,6 +9,7 @@ import functools
 import random
 from typing import Any
 
+from resprout.core.partitions import partition_of
 from resprout.filters.predicate import topic_matches
 from resprout.trace.schema import Row
 from tests.audit.model import Client, Sent, System
@@ -19,9 +20,11 @@ MESSAGE = ("publisher", "incarnation", "stream", "seq", "topic", "keys", "guaran
 
 
 class Log:
-    def __init__(self, name: str, filter_: str, founded: int) -> None:
+    def __init__(self, name: str, filter_: str, founded: int, part: tuple[int, int] | None = None) -> None:
+        """`part`: its number and that of all partitions, if it is a partition of a log."""
         self.name = name
         self.filter = filter_
+        self.part = part
         self.founded = founded
         """The step of the system at which it is fed first."""
         self.reader = Client(f"log {name}")
@@ -33,6 +36,9 @@ class Log:
         return {"log": self.name}
 
     def wants(self, sent: Sent) -> bool:
+        row = sent.row
+        if self.part is not None and partition_of(row.topic or "", row.keys or (), self.part[1]) != self.part[0]:
+            return False
         return any(topic_matches(self.filter, topic) for topic in sent.topics)
 
 
@@ -44,6 +50,8 @@ class LoggedSystem(System):
         self.steps = 0
         for log in logs:
             about = {**log.about, "replicas": " ".join(BROKERS)}
+            if log.part is not None:
+                about |= {"partition": str(log.part[0]), "partitions": str(log.part[1])}
             self.record("world", "log_declared", filter=log.filter, attributes=about)
 
     def step(self) -> None:
@@ -120,7 +128,7 @@ class LoggedSystem(System):
 @functools.cache
 def _log_trace(seed: int, steps: int) -> tuple[Row, ...]:
     rng = random.Random(f"logs {seed}")
-    logs = [Log("all", "#", rng.choice((0, 30))), Log("bank", "bank/#", 10)]
+    logs = [Log("all", "#", rng.choice((0, 30))), Log("bank", "bank/#", 10), Log("some~1", "#", 20, part=(1, 2))]
     system = LoggedSystem(seed, logs, clients=3 + seed % 3, claims=seed % 2 == 0, faults=seed % 4 < 2)
     return tuple(system.run(steps))
 

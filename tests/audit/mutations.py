@@ -12,7 +12,13 @@ from collections.abc import Iterator
 from resprout.core.bundle import topics_of
 from resprout.filters.predicate import topic_matches
 from resprout.trace.schema import Row
-from tests.audit import bank_mutations, durable_mutations, log_mutations  # noqa: F401 - they put themselves on the list
+from tests.audit import (  # noqa: F401 - they put themselves on the list
+    bank_mutations,
+    durable_mutations,
+    log_mutations,
+    timing_mutations,
+    value_mutations,
+)
 from tests.audit.spoiling import (
     REGISTERED,
     Id,
@@ -313,8 +319,10 @@ def deliver_what_was_refused(rows: Rows, rng: random.Random) -> Rows | None:
     return [*rows[:i], no, *rows[i:]]
 
 
+APART = (("kv_", "retained"), ("early", "expired"), "log_", "durable", "bank")
+"""Beginnings of rules whose mutations take traces of their own."""
 MUTATIONS: dict[str, tuple[str, Mutation]] = dict(
-    sorted(REGISTERED.items(), key=lambda one: [one[1][0].startswith(apart) for apart in ("log_", "durable", "bank")])
+    sorted(REGISTERED.items(), key=lambda one: [one[1][0].startswith(apart) for apart in APART])
 )
-"""By name: the rule that must notice, and the mutation. Those of the bank, of durable subscriptions and of logs come
-last: cases are drawn in this order."""
+"""By name: the rule that must notice, and the mutation. Those of the bank, of durable subscriptions, of logs
+of last values and of times come last: cases are drawn in this order."""

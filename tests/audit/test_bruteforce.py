@@ -190,7 +190,7 @@ def _publication(rng: random.Random, now: int, client: str, life: int, seqs: dic
 def disturbed(rows: list[Row], rng: random.Random) -> list[Row]:
     """A trace with one more thing wrong with it, or one more that looks so."""
     if rng.random() < 0.4:
-        apart = ("durable", "log_")
+        apart = ("durable", "log_", "kv_", "retained")
         mutate = MUTATIONS[rng.choice(sorted(n for n in MUTATIONS if not MUTATIONS[n][0].startswith(apart)))][1]
         try:
             return mutate(rows, rng) or rows

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from resprout.audit.judge import judge
+from resprout.audit.values import VALUE_RULES
 from resprout.audit.verdict import CLEAN, RULES
 from tests.audit.bank_model import Bank, bank_trace
 from tests.audit.durable_model import durable_trace
@@ -14,6 +15,8 @@ from tests.audit.mutations import MUTATIONS
 
 DURABLE = [name for name, (rule, _) in MUTATIONS.items() if rule == "durable"]
 LOGS = [name for name, (rule, _) in MUTATIONS.items() if rule.startswith("log_")]
+VALUES = [name for name, (rule, _) in MUTATIONS.items() if rule in VALUE_RULES]
+"""`test_values` tries these, on simulated runs."""
 BANK = [name for name, (rule, _) in MUTATIONS.items() if rule.startswith("bank_")]
 
 
@@ -83,7 +86,7 @@ def test_a_spoiled_log_is_noticed_by_the_right_rule(name: str) -> None:
     assert done >= 5
 
 
-@pytest.mark.parametrize("name", [name for name in MUTATIONS if name not in (*BANK, *DURABLE, *LOGS)])
+@pytest.mark.parametrize("name", [name for name in MUTATIONS if name not in (*BANK, *DURABLE, *LOGS, *VALUES)])
 def test_a_spoiled_trace_is_noticed_by_the_right_rule(name: str) -> None:
     rule, mutate = MUTATIONS[name]
     done = 0

@@ -4,6 +4,8 @@ import json
 
 from resprout.audit.judge import judge
 from resprout.audit.records import listed
+from resprout.audit.timing import NO_TIMES, TIMING_RULES
+from resprout.audit.values import NO_VALUES, VALUE_RULES
 from resprout.audit.verdict import NOT_JUDGED, RULES, UNFINISHED, VIOLATED, as_dict, lines
 from resprout.trace.schema import Row
 from tests.audit.trace_builder import TraceBuilder
@@ -73,6 +75,8 @@ def test_a_rule_that_nothing_could_break_is_not_called_clean() -> None:
         "tseq": "the run claims no order of totals",
         "receipt": "no client got a receipt",
         "durable": "the trace holds no durable subscription",
+        **dict.fromkeys(TIMING_RULES, NO_TIMES),
+        **dict.fromkeys(VALUE_RULES, NO_VALUES),
     }
 
 

@@ -48,6 +48,17 @@ def test_a_message_that_comes_back_until_it_is_acknowledged_is_clean() -> None:
     assert story.broken() == {}
 
 
+def test_a_copy_that_waited_at_a_frozen_consumer_may_say_less_than_a_later_one() -> None:
+    story = RetryStory("a", "b")
+    story.publish(1)
+    story.add(2, "a", "freeze")
+    story.handed_as(7, "b", 1, 2)
+    story.done(8, "b", 1)
+    story.add(40, "a", "unfreeze")
+    story.handed_as(40, "a", 1, 1)
+    assert story.broken() == {}
+
+
 def _count_too_low(story: RetryStory) -> str:
     story.handed_as(2, "a", 1, 1)
     story.says(3, "a", "rejected", 1)

@@ -23,7 +23,7 @@ from resprout.net.accounts import (
     TopicAnswer,
 )
 from resprout.net.sessions import AccountTold, AskAccount, Here, Who, make_codec
-from resprout.stacks.status import LogSeen, MemberSeen, RepairSeen
+from resprout.stacks.status import DurableConsumer, DurableSeen, LogSeen, MemberSeen, RepairSeen
 from resprout.wire.codec import FrameReader, FrameWriter
 
 EVIL = "x\x1b]0;owned\x07\x1b[2J\x7f\x9b31m\u202eoops\u2028next\u2066\r\nb9 is fine\u200b\x00\x85"
@@ -100,4 +100,6 @@ def account_of(address: str) -> BrokerAccount:
         repairs=(RepairSeen((EVIL,), EVIL),), recent=(NotedLine(1.0, EVIL, EVIL),), notices=(EVIL,), parent=EVIL,
         site=EVIL, stores=(StoreAccount(EVIL, EVIL, 1, 1, 1, trouble=EVIL),),
         logs=(LogSeen(EVIL, EVIL, (EVIL,), EVIL, EVIL, (EVIL,), trouble=EVIL),),
+        durables=(DurableSeen(EVIL, EVIL, EVIL, True, EVIL, EVIL, EVIL, dead_letter=EVIL,
+                              consumers=(DurableConsumer(EVIL, 1),)),),
     )  # fmt: skip

@@ -20,7 +20,7 @@ $ resprout sub 'news/#' > news.log & SUB=$!
 $ resprout sub bank/+ --where "amount > 100 and currency = 'EUR'" --json > rich.log & RICH=$!
 $ resprout sub logs/app --raw --count 100 > sample.log & SAMPLE=$!
 $ resprout sub 'orders/#' --durable billing & BILLING=$!
-$ resprout sub 'jobs/#' --group workers & WORKERS=$!
+$ resprout sub 'jobs/#' --group workers --max-deliver 5 --ack-wait 30 & WORKERS=$!
 $ resprout sub 'orders/#' --durable archive --when-full spill & ARCHIVE=$!
 $ resprout reply 'price/+' '4.20' & PRICE=$!
 $ resprout reply 'shout/#' --command 'tr a-z A-Z' & SHOUT=$!
@@ -41,13 +41,35 @@ $ resprout sub 'bank/#' --replay-from earliest --server localhost:7455 & REPLAY=
 bank/pt deposit 120
 $ resprout pub news/today 'it rains' --verbose
 ...
+$ resprout pub state/lamp on --retain
+$ resprout sub 'state/#' --retained & STATE=$!
+state/lamp on
+$ resprout kv put config limits/upload 10
+...
+$ resprout kv get config limits/upload
+10
+$ resprout kv watch config & WATCH=$!
+...limits/upload 10
+$ resprout kv update config limits/upload 20 --revision 7
+$ echo $?
+1
+$ until resprout subscriptions | grep '^workers'; do sleep 0.1; done
+$ kill $WORKERS; wait $WORKERS; true
+$ resprout pub jobs/1 mend
+$ until resprout peek workers -n 3 | grep mend; do sleep 0.1; done
+$ resprout dead-letters workers
+no message waits
+$ resprout dead-letters workers --replay
+0 dead letters replayed
+$ resprout purge workers
+workers is empty
 $ resprout top & TOP=$!
 $ resprout top --count 1 | tail -n +2 | sort -k4
 $ resprout who bank/accounts/7
 $ resprout trace teller.1234/ordered:7
 $ echo $?
 1
-$ kill $REPLAY $TOP $BILLING $ARCHIVE $WORKERS $SUB $RICH $PRICE $SHOUT
+$ kill $REPLAY $TOP $BILLING $ARCHIVE $STATE $WATCH $SUB $RICH $PRICE $SHOUT
 $ resprout end-subscription billing
 $ resprout freeze b1
 $ resprout resume b1
@@ -89,6 +111,11 @@ log.bank@59 bank/pt 60
 $ resprout sub 'bank/#' --log bank --replay-from log.bank@41 & SUB=$!
 bank/pt 60
 $ kill $SUB $B0; wait $B0
+$ resprout up --data created & UP=$!
+b2      b0      127.0.0.1:7452  ...
+$ resprout log create bank 'bank/#'
+log bank keeps bank/# at b0, b1, b2
+$ kill $UP; wait $UP
 """
 
 SECURED = """

@@ -48,7 +48,8 @@ CLIENT: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
         {"topic": "t", "payload": b""},
         {
             "topic": TOPICS, "payload": PAYLOADS, "attributes": [5, "x", ["a"], {"a": None}, {1: 2}, {"a": NAN}],
-            "retain": FLAGS, "ttl": [0, 5, -1, "5", True, NAN], **PUBLISH,
+            "retain": FLAGS, "ttl": [0, -1, "5", True, NAN], "delay": [-1, "5", True, NAN, 1e12],
+            "priority": [-1, 10, "5", True, 1.5], "deliver_at": [-1, "5", True, NAN, NAIVE, 1e13], **PUBLISH,
         },
     ),
     "publish_bundle": (
@@ -65,7 +66,7 @@ CLIENT: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
             "attributes": [5, "x", ["a"], {"a": None}, {"reply_to": "x"}], **PUBLISH,
         },
     ),
-    "serve": ({"topic": "t"}, {"topic": FILTERS, "where": CONDITIONS, "type": TYPES}),
+    "serve": ({"topic": "t"}, {"topic": FILTERS, "where": CONDITIONS, "type": TYPES, "group": NAMES[1:]}),
     "subscribe": (
         {"filter": "t", "durable": "d"},
         {
@@ -103,6 +104,7 @@ CLIENT: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
         {
             "name": NAMES, "filter": FILTERS, "replicas": REPLICAS, "retain_bytes": [None, -1, True, "5"],
             "retain_us": [None, -1, True, "5"], "flush": [None, 5, "often"], "timeout": [None, *TIMES],
+            "partitions": [None, 0, 65, True, "5"],
         },
     ),
     "move_log": ({"name": "l", "replicas": ["b0"]}, {"name": NAMES, "replicas": REPLICAS}),

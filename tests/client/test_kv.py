@@ -93,7 +93,6 @@ def test_a_value_expires() -> None:
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
-        ({"ttl": 1.0}, "ttl=1.0 is for retained publications: give retain=True as well"),
         ({"retain": True, "ttl": 0}, "more than 0 seconds"),
         ({"retain": 1}, "retain=1"),
     ],
@@ -113,12 +112,12 @@ def test_wrong_arguments_of_a_publication_are_refused(arguments: dict[str, objec
 
 def test_what_does_not_fit_is_refused_and_removals_always_fit() -> None:
     async def scene() -> None:
-        options = {"retained_topics": 2, "retained_bytes": 20_000}
+        options = {"retained_topics": 4, "retained_bytes": 20_000}
         async with resprout.local(options=options) as network, network.connect("a") as a:
             bucket = a.kv("b")
             await bucket.put("k", b"v")
             await retain(a, "s", b"v")
-            with pytest.raises(resprout.PublishError, match="2 topics have a last value"):
+            with pytest.raises(resprout.PublishError, match="3 topics, and a client may have half of the 4 topics"):
                 await (await a.publish("more", b"v", retain=True)).accepted()
             with pytest.raises(resprout.KvError, match="retained_topics"):
                 await bucket.put("more", b"v")
@@ -126,6 +125,11 @@ def test_what_does_not_fit_is_refused_and_removals_always_fit() -> None:
                 await bucket.put("k", b"v" * 30_000)
             await bucket.delete("k")
             assert await bucket.put("more", b"v") > 0
+            async with network.connect("other") as other:
+                await retain(other, "o", b"v")  # half of the two topics that `a` leaves
+                with pytest.raises(resprout.PublishError, match="half of the 2 topics"):
+                    await retain(other, "p", b"v")
+                await retain(a, "s", b"w")  # `a` has more than half of the rest by now, and replaces
 
     run(scene())
 
@@ -271,3 +275,27 @@ def test_the_blocking_client_has_the_same(blocking: sync.Client) -> None:
     assert bucket.keys() == ["k"] and [entry.value for entry in bucket.entries()] == [b"2"]
     bucket.delete("k")
     assert bucket.get("k") is None and bucket.put("k", b"3", ttl=60) > revision
+
+
+def test_a_watch_shows_writes_and_nothing_else_that_is_published_on_keys() -> None:
+    """A plain publication on the topic of a key was shown as a change, which no broker had applied."""
+
+    async def scene() -> None:
+        async with resprout.local() as network, network.connect("a") as a, network.connect("b") as b:
+            bucket = a.kv("b")
+            await bucket.put("k", b"1")
+            watch = await bucket.watch()
+            assert (await watch.next(PATIENCE_S)).value == b"1"
+            forged = [
+                await b.publish("$kv/b/k", b"forged"),
+                await b.publish("$kv/b/k", b"forged", guarantee="total"),
+                await b.publish("other", b"forged", guarantee="total", keys=["$kv/b/k#x", "$retained#last"]),
+            ]
+            for receipt in forged:
+                await receipt.safe()
+            await bucket.put("k", b"2")
+            assert (await watch.next(PATIENCE_S)).value == b"2"
+            entry = await bucket.get("k")
+            assert entry is not None and entry.value == b"2"
+
+    run(scene())

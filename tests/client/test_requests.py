@@ -158,3 +158,32 @@ def test_a_request_outlives_the_broker(gone: int) -> None:
             assert (await asked).payload == b"!"
 
     run(story())
+
+
+def test_services_of_a_group_share_requests_and_take_over_those_of_one_that_dies() -> None:
+    async def story() -> None:
+        async with (
+            broker() as running,
+            connect(str(running.address), name="asker") as asker,
+            connect(str(running.address), name="server") as server,
+            connect(str(running.address), name="other") as other,
+        ):
+            first = await server.serve("jobs", group="services").ready()
+            second = await other.serve("jobs", group="services").ready()
+            asking = [asyncio.create_task(asker.request("jobs", b"%d" % n, timeout=None)) for n in range(4)]
+            left, right = await first.next(PATIENCE_S), await second.next(PATIENCE_S)
+            assert left.payload != right.payload
+            await right.reply(b"second")
+            await second.close()
+            await server.close()  # without a reply, and without having asked for the next one
+            third = await other.serve("jobs", group="services").ready()
+            served = [await third.next(PATIENCE_S)]
+            await served[-1].reply(b"third")
+            while len(served) < 3:
+                served.append(await third.next(PATIENCE_S))
+                await served[-1].reply(b"third")
+            replies = sorted([reply.payload for reply in await asyncio.gather(*asking)])
+            assert replies == [b"second", b"third", b"third", b"third"]
+            assert left.payload in {request.payload for request in served}
+
+    run(story())

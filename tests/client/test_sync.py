@@ -222,7 +222,7 @@ def test_a_bundle_is_published_as_one_and_a_durable_subscription_is_ended(client
 
 
 INTERNAL = {"add_bundle", "add_publication", "belongs_to", "check_ack", "check_publication", "close_after_fork"} | {
-    "add_retained", "ask_values", "drop_retained",
+    "add_handled", "ask_values", "drop_retained",
     "end", "hear", "inbox", "put", "ready", "request_of", "run_on", "wait_for_room", "over_for_all",
 }  # fmt: skip
 """Parts of the clients for each other, not for programs."""

@@ -21,10 +21,11 @@ from resprout.edge.broker import sessions as sessions_module
 from resprout.edge.broker import sharing as sharing_module
 from resprout.edge.broker.event_record import event_record
 from resprout.edge.broker.guard import Guard, Permit
-from resprout.edge.broker.portion import Consumer, Portion, WaitingPortions
+from resprout.edge.broker.portion import Consumer, Portion
 from resprout.edge.broker.quotas import LimitError, Quotas
 from resprout.edge.broker.recorder import FILTERS_MAX, EventRecorder
 from resprout.edge.broker.session import ENTRY_BYTES, ClientSession
+from resprout.edge.broker.waiting_portions import WaitingPortions
 from resprout.edge.durable_messages import Span
 from resprout.edge.messages import (
     BASE_MARKS_MAX,
@@ -323,19 +324,19 @@ def _ask_all(events: EventRecorder, asked: Any, count: int) -> list[Any]:
 
 
 def _count_moves(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the calls that put a portion into a queue, or take all out of it."""
+    """Names of the calls that put portions into a queue, for each portion, or take all out of it."""
     moves: list[str] = []
 
     def counted(name: str) -> Any:
         original = getattr(WaitingPortions, name)
 
         def call(self: WaitingPortions, *portions: Any) -> Any:
-            moves.append(name)
+            moves.extend([name] * (len(portions[0]) if name == "put_back" else 1))
             return original(self, *portions)
 
         return call
 
-    for name in ("append", "appendleft", "take_all"):
+    for name in ("append", "appendleft", "put_back", "take_all"):
         monkeypatch.setattr(WaitingPortions, name, counted(name))
     return moves
 

@@ -7,8 +7,9 @@ import pytest
 from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.guarantee import Guarantee
 from resprout.core.message_fields import Mark
-from resprout.edge.broker.portion import Consumer, Portion
-from resprout.edge.broker.retries import DeadMessage, Retries, TryCounts
+from resprout.edge.broker import waiting_portions
+from resprout.edge.broker.portion import PIECES_LISTED, Consumer, Portion, disjoint
+from resprout.edge.broker.retries import STALE_MAX, DeadMessage, Retries, TryCounts
 from resprout.edge.broker.retry_queue import RetryQueue
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.durable_messages import RetryTerms, Span, Tries
@@ -239,3 +240,71 @@ def test_counts_are_bounded_and_forgotten_when_a_message_is_done() -> None:
     for number in range(1, 40):
         counts.add((Tries("q", "s", 1, number * 1_000, number * 1_000 + 999, 1),))
     assert sum(each.last - each.first + 1 for each in counts.all()) < 21_500
+
+
+def test_messages_that_come_back_one_by_one_cost_what_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of 4,096 that a consumer rejected in one message had all before it moved, which took 48 s."""
+    moved = 0
+    place = waiting_portions.place_of
+
+    def counted(portion: Portion) -> tuple[int, int]:
+        nonlocal moved
+        moved += 1
+        return place(portion)
+
+    scene = Scene()
+    for _ in range(2):
+        scene.publish(1024)
+    scene.join("a", window=1 << 16)
+    assert len(scene.at(0)) == 2048
+    monkeypatch.setattr(waiting_portions, "place_of", counted)
+    for number in range(1, 2049):
+        scene.queue.nack("a", span(number), 0)
+    assert moved <= 2 * 2048
+    handed = scene.at(0)
+    assert [number for _, number, _ in handed] == list(range(1, 2049)), "in their old places"
+
+
+def test_a_message_is_found_among_a_thousand_portions_of_its_bundle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With keys each message is a portion of its own, and one acknowledgement looked at all of them."""
+    scene = Scene(ack_wait_us=S)
+    scene.publish(1024, "k")
+    scene.join("a", window=1 << 16)
+    scene.queue.nack("a", span(1), 0)
+    scene.at(0)
+    for number in range(1, 1025):
+        scene.queue.extend("a", span(number))
+    index = scene.queue.consumers["a"].out
+    for number in range(1, 1025):
+        assert len(index.find(("p", "ordered", 1), number, number)) <= PIECES_LISTED
+    found = {portion.spans()[0].first for portion in index.find(("p", "ordered", 1), 1, 1 << 53)}
+    assert found == {portion.spans()[0].first for portion in scene.queue.portions() if portion.holder}
+
+
+def test_times_of_messages_that_are_extended_or_done_are_forgotten() -> None:
+    """A consumer that asks for more time, or for a delay of years, and then acknowledges, leaves nothing behind."""
+    scene = Scene(ack_wait_us=S)
+    scene.publish(10)
+    scene.join("a")
+    scene.at(0)
+    for _ in range(STALE_MAX):
+        scene.queue.extend("a", span(1, 10))
+    assert scene.queue.retries.timed <= STALE_MAX + 20
+    scene = Scene()
+    for number in range(1, 4 * STALE_MAX):
+        scene.publish()
+        if number == 1:
+            scene.join("a", window=1 << 16)
+        scene.at(0)
+        scene.queue.nack("a", span(number), 1 << 60)
+        scene.queue.acknowledge("a", span(number))
+    assert scene.queue.retries.timed <= 3 * STALE_MAX
+    assert len(scene.took) == 4 * STALE_MAX - 1
+
+
+def test_messages_that_are_named_again_and_again_in_one_message_count_once() -> None:
+    """A consumer named all it had in each of 16,384 spans: each of them was looked through."""
+    wide, other = Span("p", "ordered", 1, 1, 1 << 53), Span("q", "ordered", 1, 7, 7)
+    assert list(disjoint((wide, span(3), other, wide, span(2, 9), other))) == [wide, other]
+    assert list(disjoint((span(4, 6), span(1, 2), span(5, 9)))) == [span(1, 2), span(4, 9)]
+    assert list(disjoint((span(1, 2), span(3)))) == [span(1, 2), span(3)]

@@ -27,12 +27,14 @@ from resprout.core.contract import Close, Effect, Event, Machine, Received, Reti
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.message_fields import NUMBER_MAX
 from resprout.edge.broker.guard import Guard, Permit
+from resprout.edge.durable_messages import Handed
 from resprout.edge.requests import Published, PublishRequest, ReceiptTurned, SubscribeRequest
 from resprout.edge.rights import Rights
 from resprout.net.sessions import make_codec
 from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions
 from resprout.stacks.resprout.log_broker import LogBroker
 from resprout.stacks.stack import BrokerSeat
+from resprout.values.rows import RETAIN_KEY
 from tests.fuzz.grammar import FastRandom, Wire
 from tests.fuzz.lies import Lies, Role, is_accepted
 from tests.fuzz.stores import LOGS, STORES, MemoryStores
@@ -75,7 +77,9 @@ NAMES: Final = (
     "b1.1", "b1.1.1.1", "kept|b1.1", "shared|b1.1", "kept|b0.1",
 )  # fmt: skip
 ALL_RIGHTS: Final = Rights(publish=("#",), subscribe=("#",), operate=True)
-LIARS_RIGHTS: Final = Rights(publish=("t", "t/#", "u/#"), subscribe=("t", "t/#", "u/#"), consume=("evil", "ghost"))
+LIARS_RIGHTS: Final = Rights(
+    publish=("t", "t/#", "u/#", "$kv/#"), subscribe=("t", "t/#", "u/#", "$kv/b/#"), consume=("evil", "evil.*", "ghost")
+)
 """It may publish and subscribe where the others do, has durable subscriptions and positions, and is no operator."""
 CODEC: Final = make_codec(RESPROUT.messages)
 
@@ -135,6 +139,8 @@ class FuzzedTree(Tree):
         """What was said by anybody."""
         self.said: list[Any] = []
         """What the liar's own machine, or the liar, has said."""
+        self.handed: deque[Handed] = deque(maxlen=RECORDED)
+        """Messages that the liar was handed as a consumer."""
         self.steps = 0
         self.heard = 0
         """Lies that an honest machine was given."""
@@ -232,6 +238,8 @@ class FuzzedTree(Tree):
         for effect in effects:
             if isinstance(effect, Send):
                 self._record(name, effect)
+                if effect.peer == self.liar and isinstance(effect.message, Handed):
+                    self.handed.append(effect.message)
                 if name != self.liar and (fault := self._wire.fault_of(effect.message)):
                     kind = type(effect.message).__name__
                     raise FindingError(
@@ -369,7 +377,8 @@ class Episode:
         payload = f"{name} {len(self._published[name])}".encode()
         self._published[name].append(payload)
         guarantee = self._rng.choice(list(Guarantee))
-        self.tree.ask(name, PublishRequest("t", payload, guarantee, self._rng.choice(((), ("k1",)))))
+        keys = self._rng.choice(((), ("k1",), (RETAIN_KEY,) if guarantee is Guarantee.TOTAL else ()))
+        self.tree.ask(name, PublishRequest("t", payload, guarantee, keys))
 
     def _lie(self, at_once: bool) -> None:
         """Say one thing, or a parcel. `at_once`: it arrives before anything else happens."""
@@ -425,6 +434,8 @@ class Episode:
     def _fitting(self) -> Any:
         """What the liar's broker expects next from it."""
         session = self.tree.brokers["b0"].parts.sessions.all.get("evil")
+        if session is not None and session.consumes:
+            return self._lies.settlement(self.tree.handed)
         return self._lies.publication(session.last, session.gave) if session is not None else self._lies.greeting()
 
     # -- what must be true at the end --------------------------------------------------------------------------------
@@ -445,6 +456,7 @@ class Episode:
             self._check_delivered(name)
             self._check_safe(name)
         self._check_log()
+        self._check_values()
 
     def _settle(self) -> None:
         """Until nothing is left to do. What signs of life repeat is forgotten when its sender is gone."""
@@ -488,6 +500,12 @@ class Episode:
             lost = [each for published in self._published.values() for each in published if each not in kept]
             if kept and lost:
                 raise FindingError(f"a log lacks honest publications [{len(lost)}]")
+
+    def _check_values(self) -> None:
+        """Brokers that are at one place have the same last values."""
+        one, other = (self.tree.honest_broker(name).parts.values.store for name in SERVED)
+        if one.place == other.place and sorted(one.rows(), key=repr) != sorted(other.rows(), key=repr):
+            raise FindingError("the last values of two brokers differ")
 
     def _check_safe(self, publisher: str) -> None:
         news = self.tree.news[publisher]

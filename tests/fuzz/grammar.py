@@ -10,12 +10,17 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect
 
-from resprout.core.bundle import Bundle, pack_attributes, pack_payloads
+from resprout.core.bundle import Bundle, pack_attributes, pack_payloads, to_record
 from resprout.core.errors import UsageError, WireError
 from resprout.core.guarantee import Guarantee
 from resprout.core.message_fields import Mark
+from resprout.core.timing import EXPIRES
 from resprout.edge.durable_messages import Span
 from resprout.links.frames import Data, Express
+from resprout.logs.messages import LogFeed
+from resprout.logs.positions import PositionCommand
+from resprout.logs.records import LogCommand, LogEntry, StateFields
+from resprout.values.rows import DELETES, EXPECTED, RETAIN_KEY
 from resprout.wire.codec import Codec
 from resprout.wire.rules import NAMES
 
@@ -28,7 +33,20 @@ WHERES: Final = (
     " and ".join(f"name like '%{'a%' * 20}{number}'" for number in range(30)),
 )  # fmt: skip
 UNREADABLE_WHERES: Final = ("x >", "amount > 1" * 40)
-FILTERS: Final = ("t", "#", "+", "t/#", "u/+/v", "$reply/p", "$reply/#", "$x/#", "/" * 31)
+FILTERS: Final = (
+    "t",
+    "#",
+    "+",
+    "t/#",
+    "u/+/v",
+    "$reply/p",
+    "$reply/#",
+    "$x/#",
+    "/" * 31,
+    "$kv/b/#",
+    "$kv/+/k",
+    "$kv/b/k",
+)
 UNREADABLE_FILTER: Final = "a/#/b"
 UNREADABLE: Final = 0.03
 """Share of the filters and conditions that nobody can read: no more than the parser is tried."""
@@ -44,9 +62,14 @@ BEYOND_BOUNDS: Final = 0.02
 """Share of the numbers that may be beyond the bound that their type states."""
 
 
-_ROWS: Final[tuple[dict[str, Any], ...]] = ({}, {"amount": 1}, {"name": "a" * 1000})
+_ROWS: Final[tuple[dict[str, Any], ...]] = (
+    {}, {"amount": 1}, {"name": "a" * 1000}, {EXPECTED: 0}, {EXPECTED: 1 << 62, EXPIRES: 1}, {DELETES: True},
+    {EXPIRES: (1 << 63) - 1, EXPECTED: -1},
+)  # fmt: skip
 ATTRIBUTES: Final = {
-    count: tuple([pack_attributes([_ROWS[(kind + at) % len(_ROWS)] for at in range(count)]) for kind in range(3)])
+    count: tuple(
+        [pack_attributes([_ROWS[(kind + at) % len(_ROWS)] for at in range(count)]) for kind in range(len(_ROWS))]
+    )
     for count in (1, 2, 3, 1024)
 }
 """By messages in a bundle: columns of attributes, packed once."""
@@ -62,6 +85,16 @@ def _fields_of(kind: type) -> inspect.StructType:
         assert isinstance(info, inspect.StructType)
         _FIELDS[kind] = info
     return _FIELDS[kind]
+
+
+INNER_SHAPED: Final = 0.8
+"""Share of the commands, entries and states of logs inside messages that are ones."""
+_INNER: Final[dict[str, tuple[type, ...]]] = {
+    "command": (LogCommand, LogCommand, PositionCommand),
+    "state": (StateFields,),
+}
+"""By field of bytes: what an honest peer puts there."""
+_encode: Final = msgspec.msgpack.Encoder().encode
 
 
 class FastRandom(random.Random):
@@ -118,8 +151,10 @@ class Grammar:
             "first": max(1, self._number()),
             "count": count,
             "stamp": abs(self._number()),
-            "topic": rng.choice(("t", "u/1/v", "t/x", "$reply/p", "$reply/evil")),
-            "keys": tuple(sorted(rng.sample(("k1", "k2", "other#k", "t#k"), rng.randint(0, 2)))),
+            "topic": rng.choice(
+                ("t", "u/1/v", "t/x", "$reply/p", "$reply/evil", "$kv/b/k", "$kv/b/l", "$mqtt/sessions")
+            ),
+            "keys": tuple(sorted(rng.sample(("k1", "k2", "other#k", "t#k", RETAIN_KEY), rng.randint(0, 2)))),
             "guarantee": rng.choice(list(Guarantee)),
             "attributes": rng.choice((b"", b"\xc1", *ATTRIBUTES[count])),
             "payloads": rng.choice((PAYLOADS[count],) * 6 + (b"", b"\xc1", PAYLOADS[1])),
@@ -136,9 +171,20 @@ class Grammar:
             if not field.required and self._rng.random() < 0.3:
                 continue
             values[field.name] = self._value(field.type, field.name)
+        if info.cls is LogFeed and self._rng.random() < IN_ORDER:
+            self._feed(values)
+        if info.cls in (LogCommand, LogEntry) and self._rng.random() < INNER_SHAPED:
+            values["bundle"] = to_record(self.bundle())
         if info.cls in (Span, Mark) and self._rng.random() < IN_ORDER:
             _put_in_order(values)
         return info.cls(**values)
+
+    def _feed(self, values: dict[str, Any]) -> None:
+        """Make the message of a feeder one of the liar b1, with the command that it says it has."""
+        feed, number = f"b1.1.1.{self._rng.choice((1, 1, 1, 2))}", self._rng.choice((1, 2, 3, self._number()))
+        command = self.make(LogCommand)
+        command = msgspec.structs.replace(command, feed=feed, number=number, begins=self._rng.random() < 0.2)
+        values |= {"feed": feed, "number": number, "command": _encode(command)}
 
     def _changed(self, value: Any, info: inspect.Type, name: str) -> Any:
         if isinstance(value, Bundle):
@@ -176,6 +222,8 @@ class Grammar:
                 return rng.choice((0.0, -1.0, 1.5, 1e308, float("inf")))
             case inspect.StrType():
                 return self._text(name)
+            case inspect.BytesType() if name in _INNER and rng.random() < INNER_SHAPED:
+                return _encode(self.make(rng.choice(_INNER[name])))
             case inspect.BytesType():
                 return rng.choice((b"", b"!", b"\xc1", bytes(64), pack_payloads([b"!"])))
             case inspect.BoolType():
@@ -188,6 +236,8 @@ class Grammar:
                 return rng.choice(list(info.values))
             case inspect.VarTupleType() | inspect.ListType():
                 count = rng.choice(COUNTS)
+                if name == "records":
+                    return tuple(_encode(self.make(LogEntry)) for _ in range(count))
                 return tuple(self._value(info.item_type, name) for _ in range(count))
             case inspect.TupleType():
                 return tuple(self._value(item, name) for item in info.item_types)

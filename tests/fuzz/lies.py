@@ -5,16 +5,25 @@ and teaches nothing new about what the receiver believes.
 """
 
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
 
 from resprout.core.bundle import Bundle
 from resprout.core.errors import PeerError
-from resprout.edge.durable_messages import Consume
+from resprout.edge.durable_messages import (
+    Acknowledge,
+    Consume,
+    Handed,
+    RetryTerms,
+    Settle,
+    Settlement,
+    Span,
+    Terms,
+)
 from resprout.edge.messages import AskAudience, Attend, DropsAcknowledged, Publish, Taken
-from resprout.logs.messages import LOG_MESSAGES
+from resprout.logs.messages import LOG_MESSAGES, LogsDeclared
 from resprout.order.messages import Levels, Lock
 from resprout.overlay.configurations import Whereabouts
 from resprout.overlay.messages import (
@@ -136,9 +145,35 @@ class Lies:
     def greeting(self) -> Any:
         """A client asks to be served first: mostly as it should."""
         draw, grammar = self._rng.random(), self.grammars["b0"]
+        if draw < 0.25:
+            return self._consume()
         if draw < 0.8:
             return Attend(0)
         return grammar.mutate(Attend(0)) if draw < 0.95 else grammar.make(Consume)
+
+    def _consume(self) -> Consume:
+        """A work queue of its own, with messages that come back."""
+        rng = self._rng
+        retry = RetryTerms("u/dead", rng.choice((0, 1, 2, 3)), rng.choice((0, 100_000, 1 << 40)))
+        name, is_group = rng.choice((("evil", True), ("evil.one", False)))
+        return Consume(name, Terms("t", None, is_group, retry=retry), rng.choice((1, 3, 1000)))
+
+    def settlement(self, handed: Sequence[Handed]) -> Any:
+        """What a consumer could say of messages that it was handed, or of others."""
+        rng, grammar = self._rng, self.grammars["b0"]
+        spans = []
+        for _ in range(rng.choice((1, 1, 2, 40))):
+            if handed and rng.random() < 0.9:
+                bundle = rng.choice(handed).bundle
+                first = bundle.first + rng.choice((0, 0, -1, 1))
+                last = bundle.last + rng.choice((0, 0, 1, 1 << 40))
+                spans.append(Span(*bundle.origin, max(1, first), max(1, first, last)))
+            else:
+                spans.append(grammar.make(Span))
+        if rng.random() < 0.3:
+            return Acknowledge(tuple(spans))
+        delay_us = rng.choice((0, 0, 1_000, 1 << 50))
+        return Settle(rng.choice(list(Settlement)), tuple(spans), delay_us, rng.choice(("", "\x1b[2J", "r" * 512)))
 
     def _in_place(self, grammar: Grammar, message: Any) -> list[Any]:
         """A message of a parcel is said in a parcel, or its receiver closes the session."""
@@ -235,13 +270,17 @@ def is_accepted(
     is_parent: bool = True,
 ) -> bool:
     """What docs/security.md says that a malicious member can do anyway: have brokers forgotten, say that clients began
-    again, that brokers have the names of clients, and publish in the names of those that its neighbour does not serve;
-    in another branch, repair around the common root and lie to voters. `is_seen`: by that neighbour."""
+    again, that brokers have the names of clients, or keep a log under these, and publish in the names of those that its
+    neighbour does not serve; in another branch, repair around the common root and lie to voters. `is_seen`: by that
+    neighbour."""
     if role != "member":
         return False
     if not is_parent and isinstance(message, IN_OTHER_BRANCHES):
         return True
     if any(name in served or name in elsewhere for name in _brokers_in(message)):
+        return True
+    replicas = [name for log in message.logs for name in log.replicas] if isinstance(message, LogsDeclared) else []
+    if any(name in served or name in elsewhere for name in replicas):
         return True
     parts = message.rows if isinstance(message, ParcelRows) else (message,)
     return any(_is_accepted_part(part, served, elsewhere, is_seen) for part in parts)

@@ -35,6 +35,7 @@ options = {{ ghost_us = 20_000_000, durable = "journal" }}
 name = "ev"
 filter = "ev/#"
 replicas = ["b0", "b1", "b2"]
+partitions = {partitions}
 [topology]
 kind = "tree"
 brokers = 3
@@ -56,7 +57,7 @@ name = "r"
 broker = "b1"
 [[reader]]
 client = "r"
-log = "ev"
+log = "{log}"
 start = "3s"
 size = 65_536
 pause = "100ms"
@@ -65,7 +66,7 @@ until = "{until}s"
 kind = "random"
 clients = ["p0", "p1"]
 topics = ["ev/a", "ev/b"]
-keys = 0
+keys = {keys}
 operations = {operations}
 interval = "{interval_ms}ms"
 burst = {burst}
@@ -134,16 +135,20 @@ class Round(msgspec.Struct, frozen=True):
         return f"{self.failure}: {self.published} published; kept {kept}; {missing} missing; {self.read} read"
 
 
-def scenario(failure: str, number: int, seconds: int = SECONDS, rate: int = RATE) -> Scenario:
+def scenario(failure: str, number: int, seconds: int = SECONDS, rate: int = RATE, partitions: int = 1) -> Scenario:
     """Return the scenario of a round. Its rate is in messages per second, of both clients together."""
     operations = seconds * rate // CLIENTS
     interval_ms = 1_000 * BURST * CLIENTS // rate
-    text = TEXT.format(seed=number + 1, operations=operations, interval_ms=interval_ms, burst=BURST, until=seconds + 4)
+    text = TEXT.format(
+        seed=number + 1, operations=operations, interval_ms=interval_ms, burst=BURST, until=seconds + 4,
+        partitions=partitions, log="ev" if partitions == 1 else f"ev~{number % partitions}",
+        keys=0 if partitions == 1 else 4 * partitions,
+    )  # fmt: skip
     return parse_scenario(text + FAILURES[failure](number))
 
 
-def run_round(failure: str, number: int, seconds: int = SECONDS, rate: int = RATE) -> Round:
-    result = asyncio.run(RealRun(scenario(failure, number, seconds, rate)).finish())
+def run_round(failure: str, number: int, seconds: int = SECONDS, rate: int = RATE, partitions: int = 1) -> Round:
+    result = asyncio.run(RealRun(scenario(failure, number, seconds, rate, partitions)).finish())
     rows = result.rows
     published = {(row.publisher, row.incarnation, row.stream, row.seq) for row in rows if row.kind == kinds.PUBLISH}
     kept: dict[str, list[object]] = {broker: [] for broker in REPLICAS}
@@ -166,12 +171,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=20, help="rounds of each kind of failure (default 20)")
     parser.add_argument("--first", type=int, default=0, help="number of the first round (default 0)")
     parser.add_argument("--failure", choices=[*FAILURES], action="append", help="only this kind of failure")
+    parser.add_argument("--partitions", type=int, default=1, help="partitions of the log (default 1)")
     wanted = parser.parse_args(arguments)
     failed = 0
     for number in range(wanted.first, wanted.first + wanted.rounds):
         for failure in wanted.failure or FAILURES:
             begun = time.monotonic()
-            found = run_round(failure, number)
+            found = run_round(failure, number, partitions=wanted.partitions)
             failed += bool(found.complaints)
             sys.stdout.write(f"round {number}, {time.monotonic() - begun:.0f} s, {found}\n")
             sys.stdout.writelines(f"  {line}\n" for line in found.complaints)

@@ -2,17 +2,20 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from resprout.core.bundle import Bundle, pack_attributes, pack_payloads
+from resprout.core.bundle import Bundle, pack_attributes, pack_payloads, to_record
 from resprout.core.errors import BoundError, WireError
 from resprout.core.guarantee import Guarantee
 from resprout.core.message_fields import NUMBER_MAX
-from resprout.logs.messages import LogAsk, LogFed, LogFeed, LogFound, LogLed, LogPage, LogRead, LogTold
+from resprout.journal.interface import Flush
+from resprout.logs.messages import LogAsk, LogFed, LogFeed, LogFound, LogLed, LogPage, LogRead, LogsDeclared, LogTold
 from resprout.logs.reading import READS_OF_BROKER_MAX
-from resprout.logs.records import LogCommand, bundle_command, to_bytes
+from resprout.logs.records import LogCommand, bundle_command, read_command, to_bytes
 from resprout.logs.replica import LogReplica
 from resprout.logs.state import LogState
+from resprout.logs.table import DeclaredLog
 from resprout.replicas.messages import Accept, AcceptedEntry, Ballot, Decisions, Fetch, Promise, SlotEntry
 from resprout.stacks.resprout.log_broker import LogBroker
 from resprout.stacks.resprout.log_checks import check_replica_message
@@ -122,6 +125,20 @@ def test_a_replica_that_names_a_client_as_the_leader_opens_no_session_with_it(ep
     assert ("b0", "p") not in tree.wishes
 
 
+def test_a_log_that_is_declared_at_a_client_opens_no_session_with_it() -> None:
+    """The session of the client was taken for that of a broker, and closed as one that is not needed (fuzzed, seed
+    270100004)."""
+    begun = Episode("member", 1, 0)
+    begun.begin()
+    tree = begun.tree
+    made = DeclaredLog("forged", "t", ("b0", "near"), 7, 0, 1 << 20, 0, Flush.ALWAYS, 1 << 20)
+    _host(begun).hear("b1", LogsDeclared((made,), 0))
+    begun.publish()
+    tree.run(10_000)
+    assert "forged.7" in _host(begun).replicas
+    assert ("b0", "near") not in tree.wishes and not [one for one in tree.closed if one[1] == "near"]
+
+
 def test_whoever_asks_for_what_is_far_ahead_is_given_what_it_can_read() -> None:
     """Or an honest replica would be cut off for its answer (fuzzed, seed 1004)."""
     begun = Episode("member", 1, 0)
@@ -144,3 +161,58 @@ def test_a_member_that_is_no_identity_is_refused_in_every_message_that_carries_m
     check_replica_message("b1", Accept("shared|b1.1", ballot, 1, (SlotEntry(lives=("b0.1", "b1.1")),), 0))
     finding = Episode("member", 5118, 300).run()
     assert finding is None
+
+
+def _bundle_with(**wrong: Any) -> bytes:
+    fields = {
+        "publisher": "p", "incarnation": 1, "first": 1, "count": 1, "stamp": 1, "topic": "t", "keys": (),
+        "guarantee": Guarantee.FIFO, "attributes": b"", "payloads": pack_payloads([b"x"]), **wrong,
+    }  # fmt: skip
+    return to_record(Bundle(**fields))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"count": -5}, {"count": 0}, {"count": 1 << 40}, {"first": 0}, {"first": NUMBER_MAX + 1}, {"stamp": 1 << 63},
+        {"incarnation": 1 << 60}, {"topic": "a/#"}, {"topic": ""}, {"publisher": "\x1b[2J"}, {"keys": ("b", "a")},
+        {"keys": tuple(f"{number:03}" for number in range(65))},
+    ],
+    ids=lambda wrong: next(iter(wrong)),
+)  # fmt: skip
+def test_a_bundle_that_no_broker_would_pass_on_is_not_in_the_log(wrong: dict[str, Any]) -> None:
+    """Any broker may feed a log. A bundle of -5 messages moved the end of the log back, and one of 2^40 made a state
+    that no replica could read again."""
+    state = LogState()
+    state.apply(bundle_command("b0.1.1.1", 1, 0, -1, _good_bundle()))
+    before = (state.next, state.end)
+    command = LogCommand("b1.1.1.1", 1, 0, -1, _bundle_with(**wrong))
+    assert state.apply(to_bytes(command)) == []
+    assert (state.next, state.end) == before
+    state.load(state.dump())
+
+
+def _good_bundle() -> Bundle:
+    return Bundle("p", 1, 1, 1, 1, "t", (), Guarantee.FIFO, pack_attributes([{}]), pack_payloads([b"x"]))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"time_us": 1 << 62}, {"number": -1}, {"number": FAR << 8}, {"tseq": 1 << 62}, {"gap": "x" * 600}],
+    ids=str,
+)
+def test_a_command_with_numbers_that_no_message_may_have_is_none(wrong: dict[str, Any]) -> None:
+    command = msgspec.structs.replace(LogCommand("b1.1.1.1", 1, 0, -1, gap="forged"), **wrong)
+    assert read_command(to_bytes(command)) is None
+    assert LogState().apply(to_bytes(command)) == []
+
+
+def test_the_time_of_a_command_is_no_later_than_a_clock_can_be(episode: Episode) -> None:
+    """Times rise along a log, so one forged time was that of all later entries: nobody could read by time again."""
+    host, replica = _host(episode), _replica(episode)
+    wall_us = episode.tree.honest_broker("b0").life.seat.epoch_us + episode.tree.now_us
+    forged = LogCommand("b1.1.1.1", 1, 1 << 59, -1, gap="forged")
+    replica.state.feeds.pop("b1.1.1.1", None)
+    host.hear("b1", LogFeed("kept", "b1.1.1.1", 1, to_bytes(forged)))
+    episode.tree.go_on(400, lambda: "b1.1.1.1" in replica.state.feeds)
+    assert 0 < replica.state.time_us <= wall_us + 10_000_000

@@ -34,7 +34,7 @@ def _made(found: dict[str, Any]) -> Properties:
 published = st.fixed_dictionaries(
     {},
     optional={
-        "payload_format": st.just(1),
+        "payload_format": st.integers(0, 1),
         "content_type": long_texts,
         "response_topic": topics,
         "correlation_data": st.binary(max_size=3_000),
@@ -69,6 +69,13 @@ def test_user_properties_keep_their_order_and_can_be_tested() -> None:
     assert properties_of(attributes).user == values.user
 
 
+def test_more_user_properties_than_attributes_come_back() -> None:
+    values = Properties(user=tuple([(f"name {number}", "value") for number in range(500)]), content_type="c")
+    attributes = attributes_of(0, True, values, 0)
+    assert len(attributes) <= ATTRIBUTES_PER_MESSAGE - SET_BY_SERVER
+    assert properties_of(check_attributes(attributes)) == values
+
+
 def test_expiry_is_a_moment() -> None:
     attributes = attributes_of(2, False, Properties(message_expiry=3), 1_000)
     assert expires_us(attributes) == 3_001_000
@@ -85,7 +92,7 @@ def test_the_guarantee_of_a_publication() -> None:
 @pytest.mark.parametrize(
     "values",
     [
-        Properties(user=tuple([(str(number), "") for number in range(63)])),
+        Properties(user=tuple([(str(number), "x" * 64) for number in range(1_000)])),
         Properties(user=(("a", "x"), ("a", "y" * 64_000))),
         Properties(correlation_data=b"x" * 60_000),
     ],

@@ -3,9 +3,12 @@
 import pytest
 
 from resprout.mqtt.packets import (
+    NO_PROPERTIES,
     V3_1,
     V3_1_1,
     FilterRequest,
+    Packet,
+    Properties,
     Puback,
     Pubcomp,
     Publish,
@@ -13,6 +16,8 @@ from resprout.mqtt.packets import (
     Pubrel,
     Suback,
     Subscribe,
+    Unsuback,
+    Unsubscribe,
 )
 from resprout.mqtt.reasons import Reason
 from tests.mqtt.peer import VERSIONS, mqtt_peer
@@ -87,6 +92,100 @@ def test_puback_of_mqtt_5_says_that_no_subscription_matches() -> None:
             await other.subscribe("t")
             assert await one.publish("t", b"x", 1) == Reason.SUCCESS
             assert await one.publish("$SYS/t", b"x", 1) == Reason.NOT_AUTHORIZED
+
+    run(work())
+
+
+@pytest.mark.parametrize("expiry", [0, 60])
+@pytest.mark.parametrize("count", [1, 2])
+def test_packets_that_are_sent_without_waiting_count_in_their_order(expiry: int, count: int) -> None:
+    """A publication after SUBSCRIBE is delivered to it, one after UNSUBSCRIBE is not."""
+
+    async def work() -> None:
+        async with mqtt_tree(count) as brokers, mqtt_peer(brokers[-1].address) as one:
+            values = Properties(session_expiry=expiry) if expiry else NO_PROPERTIES
+            await one.connect("one", properties=values)
+            one.say(
+                Publish("t", b"1", 1, 1),
+                Subscribe(2, (FilterRequest("t", 1),)),
+                Publish("t", b"2", 1, 3),
+                Publish("t", b"3", 2, 4),
+                Unsubscribe(5, ("t",)),
+                Publish("t", b"4", 1, 6),
+                Subscribe(7, (FilterRequest("t", 1), FilterRequest("+", 0))),
+                Publish("t", b"5", 0),
+                Subscribe(8, (FilterRequest("$share/g/u", 1),)),
+                Publish("u", b"6", 1, 9),
+                Unsubscribe(10, ("$share/g/u", "+")),
+                Publish("u", b"7", 1, 11),
+                Subscribe(12, (FilterRequest("v", 1),)),
+                Publish("v", b"8", 1, 13),
+            )
+            heard: list[Packet] = []
+            payloads: list[bytes] = []
+            acks: list[Suback | Unsuback] = []
+            while len(acks) < 6 or b"8" not in payloads:
+                heard.append(await one.hear())
+                payloads = [packet.payload for packet in heard if isinstance(packet, Publish)]
+                acks = [packet for packet in heard if isinstance(packet, Suback | Unsuback)]
+            assert [packet.packet_id for packet in acks] == [2, 5, 7, 8, 10, 12]
+            assert all(reason < 0x80 for packet in acks for reason in packet.reasons)
+            assert [packet.packet_id for packet in heard if isinstance(packet, Puback)] == [1, 3, 6, 9, 11, 13]
+            assert set(payloads) <= {b"2", b"3", b"5", b"6", b"8"}, "1 is earlier, 4 and 7 are behind UNSUBSCRIBE"
+            one.say(Subscribe(20, (FilterRequest("w", 1),)), Publish("w", b"9", 1, 21))
+            assert (await one.hear_a(Publish, lambda message: message.topic == "w")).payload == b"9"
+
+    run(work())
+
+
+def test_puback_counts_a_subscription_of_the_client_that_is_on_its_way() -> None:
+    async def work() -> None:
+        async with mqtt_broker() as broker, mqtt_peer(broker.address) as one:
+            await one.connect("one")
+            one.say(Subscribe(1, (FilterRequest("a/+", 1),)), Publish("a/b", b"x", 1, 2))
+            assert (await one.hear_a(Puback)).reason == Reason.SUCCESS
+            assert (await one.receive()).payload == b"x"
+
+    run(work())
+
+
+def test_no_local_subscriptions_get_the_retained_messages_of_others() -> None:
+    async def work() -> None:
+        async with mqtt_tree() as (first, second), mqtt_peer(first.address) as one, mqtt_peer(second.address) as other:
+            await one.connect("one")
+            await other.connect("other")
+            await one.publish("a/1", b"own", 1, retain=True)
+            await other.publish("a/2", b"other", 1, retain=True)
+            await one.publish("a/3", b"own", 1, retain=True)
+            await one.subscribe("a/+", no_local=True)
+            assert (await one.receive()).payload == b"other"
+            await other.subscribe("a/+", no_local=True)
+            assert {(await other.receive()).topic for _ in range(2)} == {"a/1", "a/3"}
+            await other.publish("a/4", b"live")
+            assert (await one.receive()).payload == b"live"
+
+    run(work())
+
+
+def test_response_information() -> None:
+    """Each client gets a response topic that is a valid topic, whatever its client identifier is."""
+
+    async def work() -> None:
+        async with (
+            mqtt_broker(settings={"response_topics": "replies"}) as broker,
+            mqtt_peer(broker.address) as one,
+            mqtt_peer(broker.address) as other,
+            mqtt_peer(broker.address) as third,
+        ):
+            wanted = Properties(request_response_information=1)
+            assert (await one.connect("one", properties=wanted)).properties.response_information == "replies/one"
+            topic = (await other.connect("a/#", properties=wanted)).properties.response_information
+            assert topic
+            assert topic.startswith("replies/mqtt.")
+            assert (await third.connect("third")).properties.response_information is None
+            assert (await third.subscribe(topic)).reasons == (2,)
+            await other.publish(topic, b"answer")
+            assert (await third.receive()).payload == b"answer"
 
     run(work())
 

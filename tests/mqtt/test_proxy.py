@@ -85,6 +85,13 @@ def test_proxies_are_read_from_the_file_of_a_broker() -> None:
         read_mqtt(parse_source(text.replace("::1", "here"), "b0.toml"), {}, has_tls=False)
 
 
+def test_response_topics_are_read_from_the_file_of_a_broker() -> None:
+    text = '[mqtt]\nlisten = "localhost:1883"\nresponse_topics = "replies"\n'
+    assert read_mqtt(parse_source(text, "b0.toml"), {}, has_tls=False).response_topics == "replies"
+    with pytest.raises(UsageError, match="wildcard"):
+        read_mqtt(parse_source(text.replace("replies", "a/+"), "b0.toml"), {}, has_tls=False)
+
+
 def test_a_client_behind_a_proxy_is_known_by_its_own_address() -> None:
     async def work() -> None:
         async with mqtt_broker(settings=PROXIES) as broker:

@@ -77,6 +77,41 @@ def test_pubrel_before_pubrec() -> None:
     assert again.safe(third) == [Pubrec(9)]
 
 
+def test_a_packet_identifier_that_is_used_for_another_qos() -> None:
+    rig = connected()
+    rig.publish("a", b"2", qos=2, packet_id=7)
+    second = rig.take_one(PublishMessage)
+    (puback,) = rig.publish("a", qos=1, packet_id=7)
+    assert (type(puback), puback.reason) == (Puback, Reason.PACKET_IDENTIFIER_IN_USE)
+    rig.safe(second)
+    (puback,) = rig.publish("a", qos=1, packet_id=7)
+    assert puback.reason == Reason.PACKET_IDENTIFIER_IN_USE, "PUBREL has not come"
+    assert rig.hear(Pubrel(7)) == [Pubcomp(7)]
+    assert rig.publish("a", b"1", qos=1, packet_id=7) == []
+    (pubrec,) = rig.publish("a", qos=2, packet_id=7)
+    assert (type(pubrec), pubrec.reason) == (Pubrec, Reason.PACKET_IDENTIFIER_IN_USE)
+    first = rig.take_one(PublishMessage)
+    assert first.payload == b"1"
+    assert rig.safe(first) == [Puback(7)]
+    assert rig.publish("a", b"3", qos=2, packet_id=7) == []
+    assert rig.safe(rig.take_one(PublishMessage)) == [Pubrec(7)]
+    old = connected(V3_1_1)
+    old.publish("a", qos=2, packet_id=7)
+    old.publish("a", qos=1, packet_id=7)
+    assert len(old.take(PublishMessage)) == 2, "MQTT 3 has no reason code for it"
+
+
+def test_a_lost_client_may_use_the_identifiers_of_its_earlier_connection() -> None:
+    first = Rig()
+    first.connect(session_expiry=60)
+    first.publish("a", qos=2, packet_id=7)
+    first.lose()
+    second = first.again()
+    second.connect(clean=False, session_expiry=60, state=first.state)
+    assert second.publish("a", qos=1, packet_id=7) == []
+    second.take_one(PublishMessage)
+
+
 def test_acknowledgements_keep_the_order_of_publications() -> None:
     rig = connected()
     for packet_id, qos in ((1, 1), (2, 2), (3, 1), (4, 2), (5, 1)):
@@ -218,7 +253,7 @@ def test_payloads_and_properties_are_bounded() -> None:
     rig = connected()
     (puback,) = rig.publish("t", b"x" * ((1 << 20) + 1), 1, 1)
     assert puback.reason == Reason.QUOTA_EXCEEDED
-    many = Properties(user=tuple([(str(number), "") for number in range(70)]))
+    many = Properties(user=tuple([(str(number), "x" * 64) for number in range(1_000)]))
     (puback,) = rig.publish("t", b"x", 1, 1, properties=many)
     assert puback.reason == Reason.QUOTA_EXCEEDED
     assert not rig.take(PublishMessage)

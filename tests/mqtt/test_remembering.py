@@ -105,6 +105,17 @@ def test_subscriptions_come_back() -> None:
     assert other.deliver("a/x", publisher="c", source="a/+") == []
 
 
+def test_a_dump_leaves_out_publications_that_follow_it() -> None:
+    rig = surviving()
+    for packet_id in (1, 2):
+        rig.publish("x", qos=2, packet_id=packet_id)
+    other = after_death(rig, rig.state.dump({2}))
+    assert other.publish("x", qos=2, packet_id=1, dup=True) == [Pubrec(1)]
+    assert not other.take(PublishMessage)
+    assert other.publish("x", qos=2, packet_id=2, dup=True) == []
+    other.take_one(PublishMessage)
+
+
 def test_publications_with_qos_2_are_not_published_again() -> None:
     rig = surviving()
     for packet_id in (1, 2, 3):

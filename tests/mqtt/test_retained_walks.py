@@ -73,6 +73,8 @@ def test_a_packet_with_thousands_of_filters_is_asked_of_the_tree_in_portions() -
         lambda topic_filter: pending.ended(topic_filter),
         lambda packet, reasons: answered.append(tuple(reasons)),
         turns.append,
+        lambda topic_filter: False,
+        lambda: None,
     )
     filters = [f"f/{number}" for number in range(5 * PORTION)]
     pending.subscribe(1, filters)

@@ -161,6 +161,13 @@ def test_no_local() -> None:
     assert publish.qos == 0, "only the other subscription wants it"
 
 
+def test_no_local_counts_for_retained_messages() -> None:
+    rig = connected()
+    rig.hear(Subscribe(1, (FilterRequest("a/+", 0, no_local=True),)))
+    retained = [tree_message("a/1", publisher="c", retain=True), tree_message("a/2", publisher="d", retain=True)]
+    assert [each.topic for each in rig.confirm(retained)[1:]] == ["a/2"]
+
+
 def test_no_local_of_a_shared_subscription() -> None:
     rig = connected()
     (disconnect,) = rig.hear(Subscribe(1, (FilterRequest("$share/g/a", 1, no_local=True),)))

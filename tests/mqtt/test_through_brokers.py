@@ -400,3 +400,39 @@ def test_shared_subscriptions_give_each_message_to_one_session() -> None:
             assert sorted(map(int, got)) == list(range(40))
 
     run(work())
+
+
+@pytest.mark.parametrize("is_leaving", [False, True])
+def test_qos_2_of_a_shared_subscription_goes_to_no_other_client(is_leaving: bool) -> None:
+    """Even if the session ends before PUBREC, or the client unsubscribes. A message with QoS 1 may."""
+
+    async def work() -> None:
+        async with (
+            mqtt_tree() as (first, second),
+            mqtt_peer(first.address) as one,
+            mqtt_peer(second.address) as other,
+            mqtt_peer(second.address) as source,
+        ):
+            await one.connect("one")
+            await other.connect("other")
+            await source.connect("source")
+            await one.subscribe("$share/g/jobs")
+            await source.publish("jobs", b"2", 2)
+            assert (await one.hear_a(Publish)).payload == b"2"
+            await other.subscribe("$share/g/jobs")
+            if is_leaving:
+                one.say(Unsubscribe(9, ("$share/g/jobs",)))
+                await one.hear_a(Unsuback)
+            else:
+                one.vanish()
+            taken = 0
+            for number in range(10):
+                await source.publish("jobs", b"%d" % (10 + number), 2)
+                got = await other.receive()
+                assert got.payload != b"2"
+                taken += 1
+                if got.payload == b"19":
+                    break
+            assert taken == 10
+
+    run(work())

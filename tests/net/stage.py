@@ -21,7 +21,7 @@ from resprout.net.broker_to_run import BrokerToRun
 from resprout.net.door import Door
 from resprout.net.host import Host
 from resprout.net.sessions import make_codec
-from resprout.stacks.stack import Stack, find_stack
+from resprout.stacks.stack import RosterEntry, Stack, find_stack
 from resprout.wire.codec import FrameReader, FrameWriter
 from tests.patience import PATIENCE_S
 
@@ -89,10 +89,11 @@ async def broker(
     stack: Stack[Any] = STACK,
     data: Path | None = None,
     keep: tuple[str, ...] = (),
+    roster: tuple[RosterEntry, ...] = (),
 ) -> AsyncIterator[Running]:
     notes: list[Note] = []
     above, peers = (parent[0], dict([parent])) if parent is not None else (None, {})
-    spec = BrokerToRun(name, incarnation, listen, above, peers, data=data, keep=keep)
+    spec = BrokerToRun(name, incarnation, listen, above, peers, data=data, keep=keep, roster=roster)
     running, address = await serve(spec, stack, stack.parse_options(options or {}), links, notes.append, door=door)
     try:
         yield Running(running, address, notes)

@@ -18,7 +18,7 @@ from resprout.net.identity.proofs import LoginSecret
 from resprout.net.identity.scram import verifier_of_token
 from resprout.net.survey import ACCOUNT, PASSAGE, READERS, Asker, parse_id, survey
 from resprout.net.tls import Keyring
-from resprout.stacks.stack import find_stack
+from resprout.stacks.stack import RosterEntry, find_stack
 from tests.net.papers import Papers
 from tests.net.stage import Running, bare, broker, run, until
 
@@ -145,11 +145,12 @@ def test_every_stack_tells_where_its_brokers_stand(stack: str, tmp_path: Path) -
     kind = find_stack(stack)
     has_disk = kind.keeps_records(kind.parse_options({}))
     folders = [tmp_path / name if has_disk else None for name in ("b0", "b1")]
+    roster = (RosterEntry("b0"), RosterEntry("b1", parent="b0")) if stack == "sites" else ()
 
     async def scene() -> None:
         async with (
-            broker("b0", stack=kind, data=folders[0]) as b0,
-            broker("b1", parent=("b0", b0.address), stack=kind, data=folders[1]) as b1,
+            broker("b0", stack=kind, data=folders[0], roster=roster) as b0,
+            broker("b1", parent=("b0", b0.address), stack=kind, data=folders[1], roster=roster) as b1,
             connect(str(b1), name="reader") as reader,
         ):
             await until(lambda: b1.broker.books.status().serving)

@@ -8,6 +8,7 @@ import pytest
 from resprout.client.connect import Connecting
 from resprout.client.connect import connect as connect_soon
 from resprout.client.errors import ClosedError, ConnectError, ForgetError, PublishError, SubscribeError
+from resprout.client.redelivery import Redelivery
 from resprout.edge.durable_messages import Consume, Consuming, EndSubscription, Standing, Terms
 from resprout.links.frames import PROTOCOL_VERSION, Data, Goodbye, Hello
 from resprout.net.door import Door
@@ -52,6 +53,28 @@ def test_a_broker_knows_whom_each_client_has_proven_to_be(tmp_path: Path) -> Non
         ):
             sessions = running.machine.parts.sessions.all
             assert {name: session.identity for name, session in sessions.items()} == {"till-1": "teller", "guest": ""}
+
+    run(scene())
+
+
+def test_dead_letters_are_kept_in_no_subscription_of_another_identity(tmp_path: Path) -> None:
+    """The first to have the name of the group that keeps them had the owner's dead letters lost."""
+    rules = written(tmp_path, identity("teller", SHARED), identity("mallory", SHARED))
+
+    async def scene() -> None:
+        async with (
+            broker(door=Door(rules=rules)) as running,
+            as_identity(running, "mallory") as mallory,
+            as_identity(running, "teller") as teller,
+        ):
+            once, twice = [Redelivery(max_deliver=most, dead_letter="bank/dead") for most in (1, 2)]
+            async with await mallory.subscribe("bank/pt", group="jobs.dead"):
+                with pytest.raises(SubscribeError, match="is there already, and is something else"):
+                    await teller.subscribe("bank/jobs", group="jobs", redelivery=once)
+            work = await teller.subscribe("bank/jobs", group="work", redelivery=once)
+            await work.unsubscribe()
+            async with await teller.subscribe("bank/jobs", group="work", redelivery=twice):
+                pass  # with the store of the earlier one
 
     run(scene())
 

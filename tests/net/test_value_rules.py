@@ -52,3 +52,24 @@ def test_rights_hold_for_last_values_and_keys(tmp_path: Path) -> None:
                 await reader.subscribe("$retained")
 
     run(scene())
+
+
+def test_clients_of_one_identity_share_its_room_for_last_values(tmp_path: Path) -> None:
+    """Each of its names had half of what the others left, so one identity took everything."""
+    rules = tmp_path / "rules.toml"
+    rules.write_text(
+        RULES.replace('subscribe = ["state/#"]\n', 'subscribe = ["state/#"]\nclients = ["writer", "w*"]\n', 1)
+    )
+
+    async def scene() -> None:
+        async with broker(door=Door(rules=rules), options={"retained_topics": 8}) as running:
+            refused = 0
+            for number in range(8):
+                async with resprout.connect(str(running), name=f"w{number}", login=f"writer:{TOKEN}") as writer:
+                    try:
+                        await (await writer.publish(f"state/{number}", b"1", retain=True)).delivered()
+                    except resprout.PublishError:
+                        refused += 1
+            assert refused == 4
+
+    run(scene())

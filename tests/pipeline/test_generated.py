@@ -13,6 +13,7 @@ from benchmarks.spark.processes import output_and_peak
 from benchmarks.spark.spoiled import write_with_a_delivery_dropped
 
 from resprout.audit.judge import judge
+from resprout.audit.values import VALUE_RULES
 from resprout.audit.verdict import CLEAN, EXPLAINED_MAX
 from resprout.pipeline.judging.runs import detect
 from resprout.pipeline.places import find_runs, place_of
@@ -39,12 +40,12 @@ def rows() -> Rows:
 
 
 @pytest.mark.parametrize("seed", range(1, 6))
-def test_a_generated_run_is_clean_and_only_the_bank_durable_subscriptions_and_logs_are_not_judged(seed: int) -> None:
+def test_a_generated_run_is_clean_and_only_what_it_does_not_have_is_not_judged(seed: int) -> None:
     verdict = judge(rows_of_run(seed, deliveries=5_000))
     assert verdict.anomalies == []
     assert verdict.counts["deliveries"] >= 5_000
     others = [c.rule for c in verdict.checks if c.status != CLEAN and not c.rule.startswith(("bank_", "log_"))]
-    assert others == ["durable"], "nobody has one in these runs"
+    assert others == ["durable", *VALUE_RULES], "these runs have no durable subscriptions and no last values"
 
 
 def test_a_generated_run_holds_all_that_a_judge_must_look_at(rows: Rows) -> None:

@@ -12,6 +12,7 @@ from resprout.replicas.messages import (
     MEMBERS_MAX,
     MESSAGES,
     ROUND_LEAP_MAX,
+    SLOT_LEAP_MAX,
     Accept,
     Accepted,
     AcceptedEntry,
@@ -71,6 +72,26 @@ def leading() -> Stage:
     stage.hears("b", Promise("g", ballot, 0, 0, ()), LATER_US)
     assert stage.news == [Led("a")]
     return stage
+
+
+def test_a_slot_that_no_honest_leader_can_have_reached_gets_no_vote() -> None:
+    """A later leader would fill millions of slots before it (fuzzed as a member, seed 5118)."""
+    stage, ballot, entry = Stage(), Ballot(1, "b"), SlotEntry(b"x")
+    said = stage.hears("b", Accept("g", ballot, SLOT_LEAP_MAX, (entry, entry), SLOT_LEAP_MAX))
+    assert said == [("b", Fetch("g", 0))], "one that is far behind fetches what is decided"
+    assert stage.replica.ledger.votes == {}
+    said = stage.hears("b", Accept("g", ballot, SLOT_LEAP_MAX, (entry,), 0))
+    assert said == [("b", Accepted("g", ballot, SLOT_LEAP_MAX, SLOT_LEAP_MAX))]
+
+
+def test_a_promise_with_a_vote_on_such_a_slot_does_not_count() -> None:
+    stage = Stage()
+    ballot = next(m.ballot for _, m in stage.waits(LATER_US) if isinstance(m, Ask))
+    stage.hears("b", Willing("g", ballot), LATER_US)
+    for slot, is_led in ((SLOT_LEAP_MAX + 1, False), (SLOT_LEAP_MAX, True)):
+        vote = AcceptedEntry(slot, Ballot(0, "b"), SlotEntry(b"x"))
+        stage.hears("b", Promise("g", ballot, 0, 0, (vote,)), LATER_US)
+        assert (stage.news == [Led("a")]) is is_led
 
 
 def test_a_promise_survives_a_restart() -> None:

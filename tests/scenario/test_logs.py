@@ -4,6 +4,7 @@ import pytest
 
 from resprout.core.errors import UsageError
 from resprout.scenario.load import parse_scenario
+from resprout.scenario.write import to_toml
 
 TEXT = """
 [[log]]
@@ -22,6 +23,20 @@ def test_a_number_of_replicas_means_the_first_brokers() -> None:
     assert log.replicas == ("b0", "b1", "b2") and log.key == "bank"
     (named,) = parse_scenario(TEXT.format(replicas='["b3", "b1"]')).logs
     assert named.replicas == ("b3", "b1")
+
+
+def test_a_log_has_partitions_and_clients_may_read_one() -> None:
+    text = TEXT.replace("[topology]", "partitions = 3\n[topology]").format(replicas=3)
+    text += 'clients_per_broker = 1\n[[reader]]\nclient = "{client}"\nlog = "{log}"\npause = "1s"\nuntil = "5s"\n'
+    (client, *_) = parse_scenario(TEXT.format(replicas=3) + "clients_per_broker = 1\n").clients
+    scenario = parse_scenario(text.format(client=client.name, log="bank~2"))
+    assert scenario.logs[0].partitions == 3 and scenario.readers[0].filter == "bank/#"
+    assert parse_scenario(to_toml(scenario)).logs == scenario.logs
+    for wrong in ("bank", "bank~3"):
+        with pytest.raises(UsageError, match="log"):
+            parse_scenario(text.format(client=client.name, log=wrong))
+    with pytest.raises(UsageError, match="partitions"):
+        parse_scenario(TEXT.replace("[topology]", "partitions = 65\n[topology]").format(replicas=3))
 
 
 @pytest.mark.parametrize(

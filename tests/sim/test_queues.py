@@ -3,11 +3,14 @@
 import msgspec
 import pytest
 
+from resprout.audit.judge import judge
+from resprout.audit.verdict import CLEAN, Verdict, lines
+from resprout.core.timing import DUE
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.source import ScenarioError
 from resprout.scenario.write import to_toml
 from resprout.sim.classes.queues import queues
-from resprout.sim.run import Trial
+from resprout.sim.run import Trial, run_scenario
 from resprout.trace.schema import Row, values
 from tests.sim.test_durable import handed, run
 
@@ -120,3 +123,76 @@ def test_the_class_draws_every_policy_and_its_scenarios_can_be_written() -> None
     for trial in trials:
         calm = msgspec.structs.replace(trial.scenario, faults=())
         assert parse_scenario(to_toml(calm)).clients == calm.clients
+
+
+TIMED = """
+seed = 5
+time_limit = "300s"
+options = { faults_tolerated = 1 }
+broker = [
+    { name = "b0" }, { name = "b1", parent = "b0" }, { name = "b2", parent = "b0" }, { name = "b3", parent = "b2" },
+]
+client = [
+    { name = "p", broker = "b0" },
+    { name = "s", broker = "b1", subscribe = ["t"] },
+    { name = "w", broker = "b1", reading = "1ms", subscribe = [{ filter = "t", durable = "d" }] },
+    { name = "g", broker = "b3", reading = "1ms", subscribe = [{ filter = "t", durable = "g", group = true }] },
+]
+fault = [
+    { at = "21s", kind = "crash", nodes = ["b1"] },
+    { at = "22s", kind = "crash", nodes = ["w"] },
+    { at = "30s", kind = "recover", nodes = ["w"] },
+]
+[[workload]]
+kind = "random"
+clients = ["p"]
+topics = ["t"]
+operations = 80
+interval = "20ms"
+start = "20050ms"
+delays = 0.4
+delay_max = "15s"
+expiries = 0.3
+ttl_max = "5s"
+mix = { eventual = 0.3, causal = 0.4, total = 0.3 }
+"""
+
+
+def timed_run() -> tuple[list[Row], Verdict]:
+    result = run_scenario(parse_scenario(TIMED))
+    return list(result.rows), judge(result.rows, clocks_us=0)
+
+
+def test_delayed_and_expiring_messages_keep_their_times_through_crashes() -> None:
+    rows, verdict = timed_run()
+    assert not verdict.violated, "\n".join(lines(verdict))
+    assert {check.status for check in verdict.checks if check.rule in ("early", "expired", "durable")} == {CLEAN}
+    delayed = {row.seq for row in rows if row.kind == "publish" and DUE in (row.attributes or {})}
+    given = {row.node for row in rows if row.kind in ("deliver", "handed") and row.seq in delayed}
+    assert given == {"s", "w", "g"}
+    assert any(row.kind == "expired" for row in rows)
+
+
+def _deliver_all(*_: object) -> None:
+    """As if nothing had a time."""
+
+
+@pytest.mark.parametrize(
+    ("target", "wrong", "rules"),
+    [
+        ("resprout.edge.client.incoming.sort_out", _deliver_all, {"early"}),
+        ("resprout.edge.client.incoming.has_expired", lambda *_: False, {"expired"}),
+        ("resprout.edge.client.delayed.DelayedMessages.add", lambda *_: True, {"lost"}),
+        ("resprout.edge.broker.sharing.timed_rows", _deliver_all, {"early"}),
+        ("resprout.edge.broker.retries.heappush", lambda *_: None, {"durable"}),
+        ("resprout.edge.client.consumer.has_expired", lambda *_: False, {"expired"}),
+    ],
+)  # fmt: skip
+def test_the_judge_finds_brokers_and_clients_that_mistake_the_time(
+    target: str, wrong: object, rules: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(target, wrong)
+    if target.endswith("consumer.has_expired"):  # brokers leave out what has expired before it is handed out, too
+        monkeypatch.setattr("resprout.edge.broker.timed.expires_of", lambda *_: 0)
+    _, verdict = timed_run()
+    assert {anomaly.rule for anomaly in verdict.anomalies} >= rules

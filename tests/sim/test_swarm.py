@@ -5,13 +5,12 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from resprout.audit.verdict import Anomaly
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import FaultKind
 from resprout.scenario.write import to_toml
 from resprout.sim import swarm
 from resprout.sim.run import RunResult, Trial, run_scenario
-from resprout.sim.swarm import complaint_about, swarm_trial, try_seed, try_seeds, unexcused
+from resprout.sim.swarm import complaint_about, swarm_trial, try_seed, try_seeds
 from resprout.trace.schema import Row
 from resprout.trace.store import Recorder
 from tests.soak import cases
@@ -126,81 +125,3 @@ def test_what_is_drawn_is_told_with_its_faults(monkeypatch: pytest.MonkeyPatch) 
     assert f"after event {strike.event}, " in told
     assert f"crash {strike.fault.nodes[0]}" in told
     assert f"{len(trial.scenario.brokers)} brokers" in told
-
-
-# -- losses that clients are told --------------------------------------------------------------------------------------
-
-
-TOLD = Row(time_us=51_000_000, node="c0", kind="session_lost")
-
-
-def told_loss(published_us: int, rows: list[Row]) -> list[str]:
-    scenario = parse_scenario("""
-stack = "delta"
-[[broker]]
-name = "b0"
-[[broker]]
-name = "b1"
-parent = "b0"
-[[client]]
-name = "c0"
-broker = "b1"
-subscribe = ["t"]
-""")
-    return unexcused(scenario, rows, [Anomaly("lost_told", published_us, "c0", ("c1:1",), "c0 never delivered c1:1")])
-
-
-def test_a_told_loss_is_excused_when_the_broker_of_the_client_fell_and_the_message_was_under_way() -> None:
-    rows = [Row(time_us=50_000_000, node="b1", kind="crash"), TOLD]
-    assert told_loss(49_000_000, rows) == []
-
-
-def old_message(safe_us: int) -> list[Row]:
-    """Published 20 s before the broker of its reader fell, and safe at this time."""
-    return [
-        Row(time_us=30_000_000, node="c1", kind="publish", publisher="c1", incarnation=1, stream="fifo", seq=1),
-        Row(time_us=50_000_000, node="b1", kind="crash"),
-        Row(
-            time_us=safe_us, node="c1", kind="receipt", publisher="c1", incarnation=1, stream="fifo", seq=1,
-            receipt="safe",
-        ),
-        TOLD,
-    ]  # fmt: skip
-
-
-def test_an_old_message_was_under_way_if_its_publisher_was_told_safe_after_the_broker_fell() -> None:
-    assert told_loss(30_000_000, old_message(safe_us=50_500_000)) == []
-
-
-@pytest.mark.parametrize(
-    ("published_us", "rows"),
-    [
-        (
-            49_000_000,
-            [Row(time_us=50_000_000, node="b0", kind="crash"), TOLD],
-        ),
-        (49_000_000, [Row(time_us=50_000_000, node="b1", kind="crash")]),
-        (
-            30_000_000,
-            [Row(time_us=50_000_000, node="b1", kind="crash"), TOLD],
-        ),
-        (30_000_000, old_message(safe_us=31_000_000)),
-        (
-            49_000_000,
-            [
-                Row(time_us=20_000_000, node="c0", kind="note", detail="b0 serves this client now"),
-                Row(time_us=50_000_000, node="b1", kind="crash"),
-                TOLD,
-            ],
-        ),
-    ],
-    ids=[
-        "another broker fell",
-        "it was never told",
-        "an old message",
-        "an old message that was safe",
-        "it had moved away",
-    ],
-)
-def test_other_told_losses_are_complaints(published_us: int, rows: list[Row]) -> None:
-    assert told_loss(published_us, rows) == ["UNEXCUSED: c0 never delivered c1:1"]

@@ -32,14 +32,14 @@ class Network(msgspec.Struct):
 
 
 @contextlib.contextmanager
-def replicas(folder: Path) -> Iterator[Network]:
+def replicas(folder: Path, log: str = "ev=ev/#@b0,b1,b2") -> Iterator[Network]:
     """Three brokers that keep the log `ev`, once it is fed."""
     network = Network({}, {})
     with contextlib.ExitStack() as stack:
         for name in NAMES:
             words = ["--name", name, "--listen", "127.0.0.1:0", "--json", "--data", str(folder / name)]
             above = ["--parent", network.addresses["b0"]] if name != "b0" else []
-            process = stack.enter_context(running("broker", *words, "--log", "ev=ev/#@b0,b1,b2", *above))
+            process = stack.enter_context(running("broker", *words, "--log", log, *above))
             network.processes[name] = process
             while name not in network.addresses:
                 said = json.loads(process.line())

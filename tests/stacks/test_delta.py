@@ -8,13 +8,16 @@ import pytest
 from resprout.audit.judge import judge
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
+from resprout.overlay.messages import Life
 from resprout.scenario.draw import draw_scenario
 from resprout.scenario.load import parse_scenario
 from resprout.sim.run import run_scenario
+from resprout_lab.blocks.crossing import Progress
 from resprout_lab.blocks.recorded import Recorded
 from resprout_lab.delta import DELTA
 from resprout_lab.delta.messages import (
     KnownSubscription,
+    RoutedClaim,
     RoutedPublication,
     RoutedRejoin,
     RoutedSubscription,
@@ -76,7 +79,7 @@ def confirm_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def example(is_by_topic: bool) -> DeltaNet:
     """S1 and S2 at B1, the publisher at B2. What S1 asks for is on its way for long; by topic, S2 has just withdrawn
     the same."""
-    net = DeltaNet(chain("B2", "B1"))
+    net = DeltaNet(chain("B2", "B1"), delta=0)  # so that nothing is sent for a second copy
     for client, broker in (("P", "B2"), ("S1", "B1"), ("S2", "B1")):
         net.attach(client, broker)
     net.subscribe("S2", "t/#" if is_by_topic else "t/1")
@@ -297,6 +300,9 @@ ID = SubscriptionId("b1", 1, 9)
         RoutedRejoin(1, 1, HERE, None, "b1", ()),
         RoutesConfirmed(3, (), ()),
         RoutesConfirmed(0, ((1, 9),), ()),
+        RoutedClaim(1, 1, HERE, None, ID, 1, Life("b1", 1), (), ()),
+        Progress(9, 0, 0),
+        Progress(0, 0, 9),
     ],
 )
 def test_a_neighbour_that_says_what_cannot_be_is_cut_off_and_nothing_is_changed(wrong: Any) -> None:

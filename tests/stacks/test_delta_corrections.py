@@ -107,7 +107,7 @@ def test_delta_d4_nothing_goes_back_where_it_came_from() -> None:
 def test_delta_d4_off_two_brokers_send_each_other_the_same_and_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     net = reading("b0", "b1")
     monkeypatch.setattr(forwarding, "onward", lambda view, sender, nodes: [name for name in nodes if name != view.name])
-    monkeypatch.setattr(ReliableForwarding, "_check_done", wait_for_all)
+    monkeypatch.setattr(ReliableForwarding, "check_done", wait_for_all)
     net.publish("p")
     net.settle()
     assert net.between("b1", "b0", RoutedPublication) and net.safe("p") == 0

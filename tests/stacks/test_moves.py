@@ -109,3 +109,33 @@ def _with_degree(degree: int) -> Make:
             super()._repaired(outcome)
 
     return Strict
+
+
+def tree(parents: dict[str, str | None]) -> dict[str, tuple[str | None, int]]:
+    return {name: (parent, 10) for name, parent in parents.items()}
+
+
+def below(parents: dict[str, str | None], top: str) -> set[str]:
+    """Everybody in the branch of this broker, itself included."""
+    found = {top}
+    while more := {name for name, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found
+
+
+SMALL_BRANCH: dict[str, str | None] = {"b0": None, "b1": "b0", "b2": "b0", "b3": "b0", "b4": "b1", "b5": "b1"}
+"""Each broker next to b0 or b1 has children, so no leaf of b0 can move when b1 is dead. Branch b4 is the smallest."""
+SMALL_BRANCH |= {name + "a": name for name in ("b2", "b3", "b4", "b5")}
+SMALL_BRANCH |= {name + "b": name for name in ("b2", "b3", "b5")}
+SMALL_BRANCH |= {"b2a1": "b2a", "b2a2": "b2a", "b3a1": "b3a", "b5a1": "b5a"}
+
+
+def test_where_no_child_is_a_leaf_the_smallest_branch_moves_leaf_by_leaf() -> None:
+    wanted = {"b0": "y/#", "b4": "x/#", "b4a": "#", "b5a1": "x/#", "b2a": "x/1"}
+    played = play(scene(tree(SMALL_BRANCH), wanted, degree=3, operations=200))
+    check_sound(played)
+    assert moved(played) == ["b4a", "b4"]
+    parents = played.parents()
+    degrees = {name: len(played.broker(name).parts.links) for name in parents}
+    assert len(degrees) == len(SMALL_BRANCH) - 1 and max(degrees.values()) <= 3, degrees
+    assert parents["b5"] == "b0" and below(parents, "b5") >= below(SMALL_BRANCH, "b5"), "other branches stay"

@@ -61,6 +61,18 @@ def test_nothing_is_compiled_that_an_interpreted_class_derives_from(tmp_path: Pa
     assert "resprout.core.alone" not in reasons
 
 
+def test_a_base_is_looked_for_where_it_is_imported_from_when_two_classes_have_its_name(tmp_path: Path) -> None:
+    files = {
+        "resprout.core.one": "class Base: pass",
+        "resprout.core.user": "from resprout.core.one import Base\nclass Leaf(Base):\n    __slots__ = ()",
+        "resprout.net.other": "class Base: pass",
+    }
+    modules = {name: tmp_path / f"{name}.py" for name in files}
+    for name, text in files.items():
+        modules[name].write_text(text)
+    assert set(interpreted(modules, ("resprout.core",))) == {"resprout.net.other"}
+
+
 def test_a_class_with_slots_is_compiled_only_if_what_it_derives_from_is(tmp_path: Path) -> None:
     files = {
         "resprout.core.base": "import msgspec\nclass Kept(msgspec.Struct): pass\nclass Base: pass",

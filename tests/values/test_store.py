@@ -8,17 +8,18 @@ import pytest
 from resprout.core.bundle import Bundle, pack_attributes, pack_payloads
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
+from resprout.core.timing import EXPIRES
 from resprout.filters.predicate import topic_matches
 from resprout.values import store as store_module
 from resprout.values.rows import (
     DELETES,
     EXPECTED,
-    EXPIRES,
     RETAIN_KEY,
     KnownOutcome,
     KnownValue,
     check_row,
     is_retained,
+    largest_cost,
 )
 from resprout.values.store import LastValues
 
@@ -162,6 +163,37 @@ def test_a_store_without_anything_has_no_rows() -> None:
     assert list(LastValues().rows()) == []
 
 
+def fill(store: LastValues, writer: str, size: int, topics_max: int, bytes_max: int) -> int:
+    """Let a writer retain values of these bytes on new topics until it is refused; return how many it has."""
+    for number in range(1_000):
+        bundle = retained(f"{writer}/{number:03}", (bytes(size), {}), writer=writer, first=number + 1)
+        if store.excess(writer, bundle.topic, largest_cost(bundle), topics_max, bytes_max):
+            return number
+        store.apply(bundle, store.place + 1, lambda *_: None)
+    raise AssertionError("it is never refused")
+
+
+def test_a_writer_may_use_half_of_what_others_leave() -> None:
+    store = LastValues()
+    assert [fill(store, writer, 10, 100, 1 << 30) for writer in ("a", "b", "c", "d")] == [50, 25, 13, 6]
+    cost = largest_cost(retained("a/000", (bytes(1_000), {})))
+    store = LastValues()
+    assert [fill(store, writer, 1_000, 10_000, 90 * cost) for writer in ("a", "b", "c")] == [45, 22, 11]
+    assert "retained_bytes" in store.excess("a", "a/new", cost, 10_000, 90 * cost)
+    assert [fill(LastValues(), "a", 10, topics, 1 << 30) for topics in (0, 1, 2, 3)] == [0, 1, 1, 2]
+
+
+def test_a_value_that_is_not_larger_than_the_one_that_it_replaces_always_fits() -> None:
+    """Else the writers that came first could not write any more once others have come."""
+    store = LastValues()
+    for writer in ("a", "b"):
+        fill(store, writer, 100, 100, 1 << 30)
+    for writer in ("a", "c"):
+        same, larger = (retained("a/000", (bytes(size), {}), writer=writer) for size in (100, 101))
+        assert store.excess(writer, "a/000", largest_cost(same), 10, 100) == ""
+        assert "retained_bytes" in store.excess(writer, "a/000", largest_cost(larger), 10, 100)
+
+
 @pytest.mark.parametrize(
     "row",
     [
@@ -178,3 +210,28 @@ def test_a_store_without_anything_has_no_rows() -> None:
 def test_rows_that_no_honest_broker_sends_are_refused(row: Any) -> None:
     with pytest.raises(UsageError):
         check_row(row, payload_max=4)
+
+
+def test_writers_of_one_owner_share_its_room() -> None:
+    """An identity may have many clients: each of them had half of what the others left."""
+    store = LastValues(lambda writer: writer.partition(".")[0])
+    for place, writer in enumerate(("a.1", "a.2", "a.3"), 1):
+        store.apply(retained(f"t/{place}", (b"v", {}), writer=writer, first=place), place, lambda *_: None)
+    assert "retained_topics" in store.excess("a.4", "t/4", 1, 6, 1 << 30)
+    assert not store.excess("b.1", "t/4", 1, 6, 1 << 30)
+    size = store.bytes
+    store.share_by(lambda writer: writer)
+    assert not store.excess("a.4", "t/4", 1, 6, 1 << 30) and store.bytes == size
+
+
+def test_a_page_looks_at_what_it_holds_and_no_more() -> None:
+    """Each page sorted all topics that matched: 1,024 questions of one client took minutes."""
+    store = LastValues()
+    for place in range(1, 1_001):
+        store.apply(retained(f"a/{place:04}/x", (b"v", {}), first=place), place, lambda *_: None)
+    found = store.find("a/#", 0, "a/0500/x")
+    assert [next(found).topic for _ in range(3)] == ["a/0501/x", "a/0502/x", "a/0503/x"]
+    assert store.looked_at <= 4
+    assert [value.topic for value in store.find("a/0007/x", 0)] == ["a/0007/x"] and store.looked_at == 1
+    assert not list(store.find("b/#", 0)) and store.looked_at <= 1
+    assert not list(store.find("a/+/y", 0)) and store.looked_at == 1_000

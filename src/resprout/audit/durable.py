@@ -221,6 +221,7 @@ def read_durables(history: History) -> list[DurableRecord]:
 
 
 def check_durables(history: History, durables: Iterable[DurableRecord], owed: bytearray) -> Iterator[Anomaly]:
+    """`owed`: which publications are owed, without those that have expired."""
     for each in durables:
         yield from _handed_rightly(each, history)
         yield from _handed_though_known(each, history)
@@ -231,6 +232,13 @@ def check_durables(history: History, durables: Iterable[DurableRecord], owed: by
             missing = [*_lost(each, history, owed), *_lost_with_a_consumer(each, history, owed)]
             if len(missing) > each.dropped:
                 yield from missing
+
+
+def handed_out(durables: Iterable[DurableRecord]) -> Iterator[tuple[str, MessageId, int]]:
+    """Return each message that was handed out, with the consumer and the time."""
+    for each in durables:
+        for id, times in each.handed.items():
+            yield from ((handed.life[0], id, handed.time_us) for handed in times)
 
 
 def unjudged_note(unjudged: int, durables: int) -> str:
@@ -332,15 +340,17 @@ def check_retries(each: DurableRecord, history: History) -> Iterator[Anomaly]:
 
 def _counted(each: DurableRecord, history: History, id: MessageId, times: list[HandedOut]) -> Iterator[Anomaly]:
     """A delivery is counted for certain unless something happened to a broker or link before others were told. Those to
-    different consumers may arrive in another order than they were sent."""
+    different consumers may arrive in another order than they were sent: within `QUIET_US` in calm times, and later at a
+    consumer that was frozen."""
     counted = [
         history.calm_brokers.covers(handed.time_us, min(later.time_us + QUIET_US, times[-1].time_us))
         for handed, later in itertools.pairwise(times)
     ]
     for n, handed in enumerate(times):
-        begun_us = each.begun.get(handed.life, 0)
+        is_prompt = history.calm.covers(handed.time_us, handed.time_us)
+        sent_us = max(each.begun.get(handed.life, 0), handed.time_us - QUIET_US if is_prompt else 0)
         known = sum([
-            is_counted and (g.life == handed.life or max(begun_us, handed.time_us - QUIET_US) > g.time_us)
+            is_counted and (g.life == handed.life or sent_us > g.time_us)
             for g, is_counted in zip(times[:n], counted, strict=False)
         ])  # fmt: skip
         if handed.deliveries < known + 1:
@@ -369,7 +379,10 @@ def _given_up_rightly(
         if not is_spent and each.terminated.get(id, NEVER) > letter.row:
             yield wrong(letter, f"after {letter.deliveries} deliveries, and no consumer had given it up")
     for handed in each.handed.get(id, ()):
-        is_later = handed.time_us > first.time_us + QUIET_US  # others may have been on the way
+        is_later = (
+            handed.time_us > first.time_us + QUIET_US
+        )  # others may have been on the way, to a frozen one for long
+        is_later = is_later and not any(first.time_us < at_us for at_us in history.thaws.get(handed.life[0], ()))
         if is_later and history.calm_brokers.covers(first.time_us, handed.time_us):
             yield _anomaly(each, history, id, handed, "after its dead letter was published")
     for time_us, life in each.done.get(id, ()):

@@ -143,6 +143,10 @@ class History:
         """(row, life, the row itself) of operations that replicas have executed."""
         self.consumed: list[tuple[int, Row]] = []
         """Rows of consumers of durable subscriptions; and crashes and leaves, from the first of them on."""
+        self.thaws: dict[str, list[int]] = {}
+        """By node: when it went on after it was frozen."""
+        self.expired: list[tuple[int, Row]] = []
+        """Rows about messages that came after their expiry, with their numbers."""
         self.logged: list[tuple[int, Row]] = []
         """Rows about logs, with their numbers."""
         self.tseq: dict[int, int | None] = {}
@@ -209,6 +213,7 @@ class History:
             kinds.DEAD_LETTER: self._dead_letter,
             kinds.DELIVER: self._deliver,
             kinds.DROPPED: self._drop,
+            kinds.EXPIRED: self._expire,
             kinds.RECEIPT: self._receipt,
             kinds.REFUSED: self._refuse,
             kinds.APPLIED: self._apply,
@@ -329,6 +334,12 @@ class History:
         if published is not None and life is not None and life.end_row == NEVER:
             life.dropped.add(published)
 
+    def _expire(self, number: int, row: Row) -> None:
+        self.expired.append((number, row))
+        published, life = self.number_of.get(identity_of(number, row)), self._current.get(row.node)
+        if published is not None and life is not None and life.end_row == NEVER:
+            life.expired.add(published)
+
     def _claim(self, number: int, claim: ClaimedPlace) -> None:
         first = self.claims.setdefault(number, claim)
         if first is claim:
@@ -398,6 +409,7 @@ class History:
             life.frozen_since = number
 
     def _unfreeze(self, number: int, row: Row) -> None:
+        self.thaws.setdefault(row.node, []).append(row.time_us)
         self._frozen.discard(row.node)
         life = self._current.get(row.node)
         if life is not None:
@@ -447,9 +459,10 @@ class History:
         self._excuse_dropped()
 
     def _excuse_dropped(self) -> None:
-        """What was dropped is not due where a client asked to have the oldest dropped, and was told."""
+        """What was dropped is not due where a client asked to have the oldest dropped, and was told; nor is what has
+        expired."""
         for life in self.lives:
-            for number in life.dropped if life.drops else ():
+            for number in {*(life.dropped if life.drops else ()), *life.expired}:
                 self.due[number] = tuple([due for due in self.due[number] if due[0] != life.number])
 
 

@@ -12,11 +12,12 @@ from typing import Final
 from resprout.audit import bank
 from resprout.audit.bank import AppliedOperation, Circles, complete_replicas, loose_circles, operation_of, read_applied
 from resprout.audit.causal import DirectCauses, check_causal, check_fifo, direct_causes
-from resprout.audit.durable import NO_DURABLES, check_durables, read_durables, unjudged_note
+from resprout.audit.durable import NO_DURABLES, check_durables, handed_out, read_durables, unjudged_note
 from resprout.audit.history import History
 from resprout.audit.log_order import check_order
 from resprout.audit.logs import LOG_RULES, check_logs, log_notes, log_skips, read_logs
 from resprout.audit.loss import PROBABLE, check_loss, check_receipts, count_deliveries, not_judged, owed
+from resprout.audit.timing import CLOCKS_US, NO_TIMES, TIMING_RULES, check_times, read_times
 from resprout.audit.totals import (
     ByLife,
     TotalOrder,
@@ -38,10 +39,15 @@ BANK_INITIAL: Final = 10_000
 """Cents in every account before anything happens, unless the run says `bank_initial`."""
 
 
-def judge(trace: Trace | Sequence[Row], bank_initial: int | None = None, promise: Promises | None = None) -> Verdict:
+def judge(
+    trace: Trace | Sequence[Row],
+    bank_initial: int | None = None,
+    promise: Promises | None = None,
+    clocks_us: int = CLOCKS_US,
+) -> Verdict:
     """Every violation in a trace, explained. Raises TraceError for rows that do not make sense at all. `promise`: what
-    it is judged by, unless the trace itself says."""
-    case = Case(trace, bank_initial, promise)
+    it is judged by, unless the trace itself says. `clocks_us`: by how much clocks may differ."""
+    case = Case(trace, bank_initial, promise, clocks_us)
     found, more = case.anomalies(RULES)
     return verdict_of(found, case.notes(), case.skipped(), case.counts(), more, case.promise)
 
@@ -50,7 +56,11 @@ class Case:
     """One trace, arranged for the checks. Raises TraceError for rows that do not make sense at all."""
 
     def __init__(
-        self, trace: Trace | Sequence[Row], bank_initial: int | None = None, promise: Promises | None = None
+        self,
+        trace: Trace | Sequence[Row],
+        bank_initial: int | None = None,
+        promise: Promises | None = None,
+        clocks_us: int = CLOCKS_US,
     ) -> None:
         if isinstance(trace, Trace):
             check_judgeable(trace.info)
@@ -68,6 +78,8 @@ class Case:
         self._logs = read_logs(self._history.logged)
         self._values = read_values(self._history.rows, self._history.is_whole)
         self._owed = owed(self._history, [*self._durables, *self._logs])
+        self._times = read_times(self._history)
+        self._clocks_us = clocks_us
         self._operations = {p.number: o for p in self._history.publications if (o := operation_of(p)) is not None}
 
     # -- what is wrong -------------------------------------------------------------------------------------------------
@@ -94,7 +106,9 @@ class Case:
         if "receipt" in rules:
             found += check_receipts(history, [*self._durables, *self._logs])
         if "durable" in rules:
-            found += check_durables(history, self._durables, self._owed)
+            found += check_durables(history, self._durables, self._owed_to_durables())
+        if self._times and not set(TIMING_RULES).isdisjoint(rules):
+            found += check_times(history, self._times, handed_out(self._durables), self._clocks_us)
         if not set(LOG_RULES).isdisjoint(rules):
             found += check_logs(history, self._logs, self._owed)
             for log in self._logs:
@@ -104,6 +118,14 @@ class Case:
         if history.applied and any(rule.startswith("bank_") for rule in rules):
             found += self._bank_anomalies()
         return found, more
+
+    def _owed_to_durables(self) -> bytearray:
+        """What is owed, without what has expired, or is not due when the run ends."""
+        left, ended_us = bytearray(self._owed), self._history.ended_us
+        for number, times in self._times.items():
+            if times.expires_us <= ended_us or times.due_us >= ended_us:
+                left[number] = 0
+        return left
 
     def _bank_anomalies(self) -> Iterator[Anomaly]:
         history, operations, applied = self._history, self._operations, self._applied
@@ -152,6 +174,8 @@ class Case:
             reasons["tseq"] = "the run claims no order of totals"
         if not history.receipts and not history.refused:
             reasons["receipt"] = "no client got a receipt"
+        if not self._times:
+            reasons |= dict.fromkeys(TIMING_RULES, NO_TIMES)
         if not self._durables:
             reasons["durable"] = NO_DURABLES
         return reasons | log_skips(self._logs) | value_skips(self._values) | self._skipped_of_bank()

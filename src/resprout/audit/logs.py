@@ -1,6 +1,8 @@
 """Rules about logs. They compare the contents of replicas at the end of a run, and the pages that clients have read,
 with what was published.
 
+Each partition of a log with several is judged as a log of its own, which keeps the messages of that partition.
+
 - `log_kept`: a replica holds only messages that were published before and match the log's filter, each of them once,
   at offsets without holes.
 - `log_complete`: every replica whose broker runs has all owed messages (`audit.loss`) that match and were published
@@ -26,6 +28,7 @@ from resprout.audit.interest import matches
 from resprout.audit.records import MessageId, PublicationRecord, identity_of, seconds
 from resprout.audit.verdict import Anomaly
 from resprout.core.errors import UsageError
+from resprout.core.partitions import partition_of
 from resprout.filters.predicate import Predicate, parse_predicate
 from resprout.trace import kinds
 from resprout.trace.schema import Row, TraceError
@@ -76,6 +79,8 @@ class LogRecord:
     def __init__(self, name: str) -> None:
         self.name = name
         self.predicate: Predicate | None = None
+        self.partition, self.partitions = 0, 1
+        """Of the messages that match, it keeps those of this partition."""
         self.brokers: tuple[str, ...] = ()
         """Brokers that are declared to keep a replica."""
         self.fed: list[int] = []
@@ -111,8 +116,13 @@ class LogRecord:
         running = sum(replica.runs for replica in self.replicas.values())
         return 2 * running <= len(self.brokers)
 
+    def keeps(self, p: PublicationRecord) -> bool:
+        """Whether the log keeps a publication, as it is declared."""
+        is_here = self.partitions == 1 or partition_of(p.topic, p.keys, self.partitions) == self.partition
+        return is_here and self.predicate is not None and matches(self.predicate, p)
+
     def may_hold(self, p: PublicationRecord) -> bool:
-        return self.blocks_at_end and self.predicate is not None and matches(self.predicate, p)
+        return self.blocks_at_end and self.keeps(p)
 
     def may_block(self, p: PublicationRecord) -> bool:
         return self.may_hold(p)
@@ -133,6 +143,10 @@ def read_logs(logged: Sequence[tuple[int, Row]]) -> list[LogRecord]:
         if row.kind == kinds.LOG_DECLARED:
             log.predicate = _predicate(number, row)
             log.brokers = tuple(about.get("replicas", "").split())
+            if "partitions" in about:
+                log.partition, log.partitions = _number(number, row, "partition"), _number(number, row, "partitions")
+                if not 0 <= log.partition < log.partitions:
+                    raise TraceError(f"row {number}: partition {log.partition} of {log.partitions}")
         elif row.kind == kinds.LOG_FED:
             log.fed.append(number)
         elif row.kind == kinds.LOG_KEPT:
@@ -195,7 +209,7 @@ def _check_kept(history: History, log: LogRecord, node: str) -> Iterator[Anomaly
         what = ""
         if p is None or p.row > message.row:
             what = "which was not published before"
-        elif log.predicate is not None and not matches(log.predicate, p):
+        elif log.predicate is not None and not log.keeps(p):
             what = f"on {p.topic}, which it does not match"
         elif (before := seen.setdefault(message.id, message.position)) != message.position:
             what = f"which it has at {before}"
@@ -271,9 +285,7 @@ def _missing(
     since = max(log.fed) if log.has_gaps else min(log.fed)
     there = {message.id for message in agreed.values()}
     missing = [
-        p
-        for p in history.publications
-        if p.row > since and owed[p.number] and p.id not in there and matches(log.predicate, p)
+        p for p in history.publications if p.row > since and owed[p.number] and p.id not in there and log.keeps(p)
     ]
     if len(missing) > log.first:
         for p in missing:

@@ -17,6 +17,7 @@ Receipts (`check_receipts`); each publication is checked by itself:
 - `accepted`, `safe`, `delivered` come in this order; steps may be left out or repeated, not taken back.
 - `delivered` is not before the delivery at any correct subscriber where the publication is due and still due at the
   receipt. A subscriber that was frozen at any time in between is not counted.
+  Delayed publications are left out.
 - What was refused is refused for good: neither a delivery nor a receipt comes after it.
 - The last receipt is told. It is due in a run that came to rest with all links whole and no node frozen, for a
   publication that was accepted and neither failed nor was refused, if the client that made it is correct: `safe` in any
@@ -33,6 +34,7 @@ import msgspec
 from resprout.audit.history import History
 from resprout.audit.records import NEVER, MessageId, PublicationRecord, identity_of, seconds
 from resprout.audit.verdict import MET_TIME_LIMIT, Anomaly, NamedLife, Witness
+from resprout.core.timing import DUE
 from resprout.filters.predicate import Predicate
 from resprout.trace.schema import Row, TraceError
 
@@ -238,6 +240,8 @@ def _never_told(history: History, durables: Sequence[Holder], reached: Mapping[M
 
 
 def _too_early(history: History, p: PublicationRecord, number: int, row: Row) -> Iterator[Anomaly]:
+    if p.attributes is not None and DUE in p.attributes:
+        return  # the client of a plain subscriber keeps it, and gives it to its program later
     for life_number, until in history.due[p.number]:
         life = history.lives[life_number]
         if until < number or not life.correct or p.number in life.early or life.frozen_between(p.row, number):

@@ -218,6 +218,8 @@ class ClientLife:
         """It asks to have the oldest dropped."""
         self.dropped: set[int] = set()
         """Publications that it was told to be dropped."""
+        self.expired: set[int] = set()
+        """Publications that came after they had expired."""
         self.subscriptions: list[SubscriptionRecord] = []
         self.losses: dict[int, int] = {}
         """Rows at which it was told that deliveries may be missing, and when that was."""

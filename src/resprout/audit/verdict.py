@@ -20,6 +20,8 @@ RULES: Final[dict[str, str]] = {
     "position": "positions count from 0 without gaps",
     "lost": "a confirmed subscription misses no owed message without notice",
     "lost_told": "a client misses no owed message, even where it was told that some may be missing",
+    "early": "no delayed message is delivered before its time",
+    "expired": "no message is delivered after it expired",
     "fifo": "publications of one client keep their order",
     "causal": "no message is delivered before one that it depends on",
     "barrier": "every total divides the messages on its keys alike for all subscribers",
@@ -46,7 +48,7 @@ RULES: Final[dict[str, str]] = {
 }
 """Every rule and its promise in words, in the order of reports."""
 
-APART: Final = ("bank_", "log_", "durable", "kv_", "retained")
+APART: Final = ("bank_", "log_", "durable", "kv_", "retained", "early", "expired")
 """How rules begin about what most traces do not have. That they were not judged there is not worth a word."""
 
 CLEAN: Final = "clean"

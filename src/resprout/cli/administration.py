@@ -25,9 +25,11 @@ from resprout.cli.loop import run_loop
 from resprout.cli.server import Access, access_arguments, connected
 from resprout.core.errors import UsageError, needed_for
 from resprout.core.limits import check_name
+from resprout.core.partitions import check_log_name
 from resprout.edge.client.questions import check_names
 from resprout.journal.reading import JournalReader
-from resprout.net.data_folder import EVENTS, JOURNAL, look_into, mend_folder
+from resprout.logs.records import read_entry
+from resprout.net.data_folder import EVENTS, JOURNAL, look_into, look_into_log, mend_folder
 from resprout.net.identity.proofs import new_network_key
 from resprout.net.identity.scram import new_token, verifier_of_password, verifier_of_token
 
@@ -218,16 +220,23 @@ def _write_secret(path: Path, text: str, option: str) -> None:
 @click.command()
 @click.argument("folder", type=LocalPath(), metavar="DIR")
 @click.option("--events", is_flag=True, help="Tell of the journal of events instead of the log.")
+@click.option("--log", metavar="NAME", help="Tell of the replica of this log, or of a partition such as bank~3.")
 @click.option("--verify", is_flag=True, help="Read everything, and compare it with its checksums.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def journal(folder: Path, events: bool, verify: bool, as_json: bool) -> None:
+def journal(folder: Path, events: bool, log: str | None, verify: bool, as_json: bool) -> None:
     """Show the content of DIR, the --data folder of a broker, which may be running.
 
     Damage is reported with its file, byte and position, and exit status 2; `resprout mend DIR` keeps the intact
     records.
     """
-    reader = look_into(folder, EVENTS if events else JOURNAL)
-    facts = _facts(reader)
+    if events and log is not None:
+        raise UsageError("--events and --log name different journals: give one of them")
+    if log is not None:
+        reader = look_into_log(folder, check_log_name(log))
+        facts = _facts(reader) | _offsets(reader)
+    else:
+        reader = look_into(folder, EVENTS if events else JOURNAL)
+        facts = _facts(reader)
     if verify:
         facts["verified"] = sum(1 for _ in reader.all_from(reader.first))
     if as_json:
@@ -237,6 +246,9 @@ def journal(folder: Path, events: bool, verify: bool, as_json: bool) -> None:
         f"{folder}: positions {facts['first']} to {facts['next']} in {facts['segments']} segments,"
         f" {facts['bytes']} bytes; written {_when(facts['first_us'])} to {_when(facts['last_us'])}"
     )
+    if log is not None:
+        first, end = facts["first_offset"], facts["end_offset"]
+        tell(f"{folder}: log {log}: offsets {f'{first} to {end - 1}' if end > first else 'none'}")
     if verify:
         tell(f"{folder}: {facts['verified']} records are intact")
 
@@ -251,6 +263,15 @@ def _facts(reader: JournalReader) -> dict[str, Any]:
         "first_us": indexes[0].first_us,
         "last_us": indexes[-1].last_us,
     }
+
+
+def _offsets(reader: JournalReader) -> dict[str, Any]:
+    """Return the first offset of a replica, and the one behind the last."""
+    ends = [reader.read(position, 1)[:1] for position in (reader.first, reader.end - 1) if reader.end > reader.first]
+    entries = [read_entry(kept.record) for found in ends for kept in found]
+    if not entries or entries[0] is None or entries[-1] is None:
+        return {"first_offset": 0, "end_offset": 0}
+    return {"first_offset": entries[0].offset, "end_offset": entries[-1].following}
 
 
 def _when(time_us: int) -> str:

@@ -12,7 +12,8 @@ from resprout.cli.status import AskingCommand
 from resprout.client.arguments import check_count
 from resprout.client.log_changes import CREATE_SECONDS
 from resprout.core.errors import UsageError
-from resprout.core.limits import check_name, parse_size
+from resprout.core.limits import PARTITIONS, check_name, parse_size
+from resprout.core.partitions import check_log_name, partition_name, split_name
 from resprout.filters.predicate import check_filter
 from resprout.journal.interface import Flush
 from resprout.logs.declaration import REPLICAS_MAX, LogDeclaration
@@ -55,7 +56,13 @@ class LogView(msgspec.Struct, frozen=True):
 def log_views(found: TreeSurvey) -> list[LogView]:
     """Combine the reports of all brokers into one view per log."""
     names = dict.fromkeys(log.name for one in found.brokers for log in one.logs)
-    return [_view(name, found) for name in sorted(names)]
+    return [_view(name, found) for name in sorted(names, key=split_name_in_order)]
+
+
+def split_name_in_order(name: str) -> tuple[str, int]:
+    """Return a value by which the names of logs and of their partitions are sorted."""
+    log, number = split_name(name)
+    return log, -1 if number is None else number
 
 
 def _view(name: str, found: TreeSurvey) -> LogView:
@@ -125,7 +132,8 @@ def log() -> None:
 @access_arguments
 @click.option("--json", "as_json", is_flag=True, help="Print it as one JSON array.")
 def list_logs(access: Access, as_json: bool) -> int:
-    """Show every log in one line. Exit status 1 when one has no leader, or a replica is missing or behind."""
+    """Show every log in one line, or every partition of a log that has several. Exit status 1 when one has no leader,
+    or a replica is missing or behind."""
     views = log_views(run_loop(AskingCommand(access).survey()))
     if as_json:
         tell_json(views)
@@ -139,18 +147,18 @@ def list_logs(access: Access, as_json: bool) -> int:
 @access_arguments
 @click.option("--json", "as_json", is_flag=True, help="Print it as one JSON object.")
 def describe(log_name: str, access: Access, as_json: bool) -> int:
-    """Show the log NAME: leader, replicas with their offsets, feeder, and stored positions with their lag. Exit status
-    1 when it has no leader, or a replica is missing or behind."""
-    name = check_name(log_name, "name of a log")
+    """Show the log NAME: leader, replicas with their offsets, feeder, and stored positions with their lag; of a log
+    with several partitions, that of each. Exit status 1 when it has no leader, or a replica is missing or behind."""
+    name = check_log_name(log_name)
     views = log_views(run_loop(AskingCommand(access).survey()))
-    view = next((one for one in views if one.name == name), None)
-    if view is None:
+    found = [one for one in views if name in (one.name, split_name(one.name)[0])]
+    if not found:
         raise UsageError(f"there is no log {name}; the logs are: {', '.join(one.name for one in views) or 'none'}")
     if as_json:
-        tell_json(view)
+        tell_json(found[0] if found[0].name == name else found)
     else:
-        tell_lines(_lines(view))
-    return _status([view])
+        tell_lines([line for view in found for line in _lines(view)])
+    return _status(found)
 
 
 def _lines(view: LogView) -> list[str]:
@@ -195,7 +203,7 @@ async def _create(log: LogDeclaration, replicas: str, timeout: float, access: Ac
     async with connected(access) as client:
         await client.create_log(
             log.name, log.filter, replicas=brokers, retain_bytes=log.retain_bytes, retain_us=log.retain_us,
-            flush=log.flush.value, timeout=timeout,
+            flush=log.flush.value, partitions=log.partitions, timeout=timeout,
         )  # fmt: skip
     return brokers
 
@@ -210,27 +218,31 @@ async def _create(log: LogDeclaration, replicas: str, timeout: float, access: Ac
 @click.option("--retain", default="", metavar="TIME", help="Drop messages that are older, such as 168h.")
 @click.option("--flush", type=click.Choice([each.value for each in Flush]), default=Flush.ALWAYS.value,
               show_default=True, help="When votes are synced to disk.")  # fmt: skip
+@click.option("--partitions", type=click.IntRange(1, PARTITIONS), default=1, show_default=True, metavar="N",
+              help="Messages with equal first keys stay in order; more leaders share the work.")  # fmt: skip
 @click.option("--timeout", type=click.FloatRange(min=0.1), default=CREATE_SECONDS, show_default=True, metavar="SECONDS",
               help="How long to wait until the log runs.")  # fmt: skip
 def create(
     log_name: str, topic_filter: str, access: Access, replicas: str, retain_bytes: str, retain: str, flush: str,
-    timeout: float,
+    partitions: int, timeout: float,
 ) -> int:  # fmt: skip
     """Create the log NAME of all messages that match FILTER. Returns when it keeps every later message.
 
     \b
-        resprout log create bank 'bank/#' --server b0.example:7450
+        resprout log create bank 'bank/#'
         resprout log create audit '#' --replicas b0,b2,b4 --retain 720h
+        resprout log create clicks 'clicks/#' --partitions 8
 
     All brokers learn of it, and remember it on their disks. With rules, only identities that may `operate` can do this.
     """
     retain_us = parse_duration(retain) if retain else 0
     declared = LogDeclaration(
         check_name(log_name, "name of a log"), check_filter(topic_filter), (), parse_size(retain_bytes), retain_us,
-        Flush(flush),
+        Flush(flush), partitions=partitions,
     )  # fmt: skip
     brokers = run_loop(_create(declared, replicas, timeout, access))
-    tell(f"log {log_name} keeps {topic_filter} at {', '.join(brokers)}")
+    divided = f" in {partitions} partitions" if partitions > 1 else ""
+    tell(f"log {log_name} keeps {topic_filter} at {', '.join(brokers)}{divided}")
     return 0
 
 
@@ -267,7 +279,8 @@ def replace(log_name: str, old: str, new: str, access: Access) -> int:
 
 async def _replace(name: str, old: str, new: str, access: Access) -> tuple[str, ...]:
     found = await AskingCommand(access).survey()
-    before = next((log.replicas for one in found.brokers for log in one.logs if log.name == name), None)
+    names = (name, partition_name(name, 0))
+    before = next((log.replicas for one in found.brokers for log in one.logs if log.name in names), None)
     if before is None:
         raise UsageError(f"there is no log {name}")
     if old not in before:

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
+from resprout.core.limits import check_topic
 from resprout.filters.predicate import check_filter
 from resprout.net.address import Address, parse_address
 from resprout.net.mqtt.proxy import parse_network
@@ -24,13 +25,15 @@ def read_mqtt(source: TomlSource, texts: Mapping[str, str], has_tls: bool) -> Mq
     given: dict[str, Any] = {}
     if "mqtt" in source.tree:
         table = TomlTable(source, ("mqtt",), "mqtt")
-        table.only((*PLACES, *MQTT_COUNTS, "guarantees", "proxies"))
+        table.only((*PLACES, *MQTT_COUNTS, "guarantees", "proxies", "response_topics"))
         given = {key: table.checked(key, parse_address) for key in PLACES if key in table}
         given |= {key: table.integer(key, *MQTT_COUNTS[key]) for key in MQTT_COUNTS if key in table}
         if "proxies" in table:
             given["proxies"] = tuple(
                 [table.attempt("proxies", parse_network, one) for one in table.texts("proxies", PROXIES_MAX)]
             )
+        if "response_topics" in table:
+            given["response_topics"] = table.checked("response_topics", check_topic)
         if "guarantees" in table:
             given["guarantees"] = _guarantees(TomlTable(source, ("mqtt", "guarantees"), "mqtt, guarantees"))
     for key, option in PLACES.items():

@@ -88,6 +88,8 @@ class Order(msgspec.Struct, frozen=True):
     timeout_s: float | None
     retain: bool = False
     ttl_s: float | None = None
+    delay_s: float | None = None
+    priority: int | None = None
 
 
 class PublishedLines(msgspec.Struct, frozen=True):
@@ -125,7 +127,9 @@ class PublishedLines(msgspec.Struct, frozen=True):
 )  # fmt: skip
 @click.option("--timeout", type=Seconds(), metavar="SECONDS", help="Longest time to wait for that.")
 @click.option("--retain", is_flag=True, help="Keep it as the last value of TOPIC; an empty PAYLOAD removes the value.")
-@click.option("--ttl", type=Seconds(), metavar="SECONDS", help="With --retain: the value expires after so long.")
+@click.option("--ttl", type=Seconds(), metavar="SECONDS", help="The message, or last value, expires after so long.")
+@click.option("--delay", type=Seconds(), metavar="SECONDS", help="Deliver it after so long, and not before.")
+@click.option("--priority", type=click.IntRange(0, 9), metavar="N", help="Groups hand out higher ones first, up to 9.")
 @access_arguments
 @verbose_option
 @click.option("--json", "as_json", is_flag=True, help="Print the publications as one JSON object.")
@@ -139,6 +143,8 @@ def pub(
     timeout: float | None,
     retain: bool,
     ttl: float | None,
+    delay: float | None,
+    priority: int | None,
     access: Access,
     verbose: bool,
     as_json: bool,
@@ -166,6 +172,8 @@ def pub(
         timeout,
         retain,
         ttl,
+        delay,
+        priority,
     )
     logging.getLogger("resprout").addHandler(logging.NullHandler())  # what it would say is said here, to people only
     published = run_loop(_publish(order, access))
@@ -219,7 +227,7 @@ def _id(receipt: Receipt | None) -> str:
 async def _say(client: Client, order: Order, payload: bytes) -> Receipt:
     return await client.publish(
         order.topic, payload, guarantee=order.guarantee, keys=order.keys, attributes=order.attributes,
-        retain=order.retain, ttl=order.ttl_s,
+        retain=order.retain, ttl=order.ttl_s, delay=order.delay_s, priority=order.priority,
     )  # fmt: skip
 
 

@@ -33,7 +33,7 @@ def subscriptions(access: Access, as_json: bool) -> int:
     """Show every durable subscription and group: its home, consumers, lag and policy.
 
     \b
-        resprout subscriptions --server b0.example:7450
+        resprout subscriptions
 
     The lag counts what is not acknowledged: messages that wait, that consumers have, that are delayed, and dead ones
     whose dead letter is not safe yet. The command asks every broker; the rights are those of `resprout status`. Exit
@@ -82,7 +82,7 @@ def peek(subscription: str, access: Access, count: int, as_json: bool) -> int:
     """Show the next messages that wait for the durable subscription NAME. They stay there.
 
     \b
-        resprout peek workers -n 3 --server b0.example:7450
+        resprout peek workers -n 3
     """
     _tell(run_loop(_peek(check_name(subscription, "name of a durable subscription"), count, access)), as_json)
     return 0
@@ -116,7 +116,7 @@ def purge(subscription: str, access: Access) -> int:
     """Drop all messages that wait for the durable subscription NAME.
 
     \b
-        resprout purge workers --server b0.example:7450
+        resprout purge workers
 
     Messages that consumers have stay with them. Consumers are told how many messages were dropped. With rules, the
     owner of the subscription and identities that may `manage` it can do this.
@@ -141,8 +141,8 @@ def dead_letters(subscription: str, access: Access, count: int, replay: bool, as
     """Show the dead letters of the durable subscription NAME, or replay them.
 
     \b
-        resprout dead-letters workers --server b0.example:7450
-        resprout dead-letters workers --replay --server b0.example:7450
+        resprout dead-letters workers
+        resprout dead-letters workers --replay
 
     A dead letter is a message that was delivered too often without an acknowledgement, or that a consumer gave up. Its
     attributes tell its topic, its id, how often it was delivered, its last consumer and the reason. A replayed message

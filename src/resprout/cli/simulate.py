@@ -82,8 +82,8 @@ def swarm(
     The report names the step that breaks one.
 
     Classes of the default stack are faults, thin-links, in-turn, totals, doubled-clients, doubled-names, blackout,
-    consumers, cut-repairs, disks, hung, kv, logs, slow-links, moved-clocks, newcomers, producers, restarts, retained,
-    rolling, spilling and unread; any draws the class, too. Other stacks have faults only.
+    consumers, cut-repairs, disks, hung, kv, logs, slow-links, moved-clocks, moves, newcomers, producers, queues,
+    restarts, retained, rolling, spilling and unread; any draws the class, too. Other stacks have faults only.
     """
     fixed = parse_source("", "--set").overridden(overrides).tree
     check_drawn(wanted, stack, fixed)
@@ -91,15 +91,20 @@ def swarm(
         _write(file, first, wanted, stack, fixed)
     begin, period = time.monotonic(), 0 if no_invariants else PERIOD
     failed: list[int] = []
+    told: list[int] = []
     outcomes = try_seeds(range(first, first + seeds), workers, wanted, stack, period, fixed)
     for number, outcome in enumerate(outcomes, 1):
         overwrite(f"{number} of {seeds}, {len(failed)} failed")
+        if outcome.told:
+            told.append(outcome.told)
         if outcome.failed:
             failed.append(outcome.seed)
             overwrite("")
             tell_lines((*outcome.report.split("\n"), ""))
     overwrite("")
     named = f" ({', '.join(map(str, failed))})" if failed else ""
+    if told:
+        tell(f"clients missed {sum(told)} messages in {len(told)} runs, and were told")
     tell(f"seeds {first} to {first + seeds - 1}: {len(failed)} failed{named}, {time.monotonic() - begin:.1f} s")
     return 1 if failed else 0
 

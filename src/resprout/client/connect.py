@@ -24,6 +24,7 @@ from resprout.links.options import LinkOptions
 from resprout.net.address import Address, parse_address
 from resprout.net.discover import UnreachableError, who_is
 from resprout.net.door import Door
+from resprout.net.event_loop import epoch_us
 from resprout.net.host import Host, Upward
 from resprout.net.identity.scram import read_login
 from resprout.net.sessions import (
@@ -130,7 +131,11 @@ class Connecting:
         self._name = name
         self._timeout_s = timeout_s
         self._options = msgspec.structs.replace(
-            options or ClientOptions(), takes_at_once=False, tells_connection=True, returns=epoch is not None
+            options or ClientOptions(),
+            takes_at_once=False,
+            tells_connection=True,
+            returns=epoch is not None,
+            epoch_us=epoch_us(),
         )
         self._links = with_signs_of_life(links)
         self._on_event = on_event

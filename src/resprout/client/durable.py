@@ -40,6 +40,7 @@ from resprout.core.limits import check_name
 from resprout.core.message import DurableMessage, Message, durable_message
 from resprout.core.message_fields import NUMBER_MAX
 from resprout.edge.client.consumer import ConsumerMachine
+from resprout.edge.client.options import ClientOptions
 from resprout.edge.durable_messages import DurableAction, Settlement, Standing, Terms, WhenFull
 from resprout.edge.messages import Extra, Serving
 from resprout.edge.requests import (
@@ -55,6 +56,7 @@ from resprout.edge.requests import (
 from resprout.links.links import Links
 from resprout.links.options import LinkOptions
 from resprout.net.discover import UnreachableError, who_is
+from resprout.net.event_loop import epoch_us
 from resprout.net.host import Host
 from resprout.net.sessions import CODEC, EncodedBodies, Here, incarnation_max, next_incarnation, random_epoch
 
@@ -452,6 +454,7 @@ async def consume(
         ends=ends,
         replay=replay,
         action=action,
+        options=ClientOptions(epoch_us=epoch_us()),
     )
     read_there = _reading_at(lambda: machine.broker, read) if read is not None else None
     inbox = DurableInbox(name, manual_ack, on_event, asyncio.get_running_loop(), read_there, missing)

@@ -11,6 +11,7 @@ client changes brokers, it asks the next one for the next offset.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -18,7 +19,6 @@ import msgspec
 from resprout.client.errors import ClosedError, ReadError, TellGap
 from resprout.client.inbox import Batch, Inbox
 from resprout.client.past_events import EventsPage, Offset, page_of
-from resprout.core.message import Message
 from resprout.edge.requests import EventsAnswered, ReadRequest, StoredMessage
 
 OPEN_SECONDS: Final = 10.0
@@ -114,17 +114,37 @@ class LogFollower:
         return page
 
 
-class LogInbox(Inbox):
-    """An inbox that reads a log. Raises GapError at a gap of the log, and ReadError if the log does not keep the next
-    message any more."""
+class PageBatch(Batch):
+    """The messages of a page, with the follower that has read it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, follower: LogFollower) -> None:
-        super().__init__(lambda batch: follower.taken(), loop, _end)
-        self._follower = follower
+    __slots__ = ("follower",)
+
+    def __init__(self, follower: LogFollower) -> None:
+        super().__init__(1)
+        self.follower = follower
+
+
+def page_taken(batch: Batch) -> None:
+    """Tell the follower that the program has read a page."""
+    if isinstance(batch, PageBatch):
+        batch.follower.taken()
+
+
+class LogInbox(Inbox):
+    """An inbox that reads a log, or several partitions of one side by side. Raises GapError at a gap of the log, and
+    ReadError if the log does not keep the next message any more."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, followers: Sequence[LogFollower]) -> None:
+        super().__init__(page_taken, loop, _end)
+        self._followers = tuple(followers)
         self._trouble: Exception | None = None
 
     def begin(self) -> None:
-        self._follower.start(lambda stored: self.put(Batch(1), messages_in(stored)), self.fail)
+        for follower in self._followers:
+            follower.start(partial(self._put_stored, follower), self.fail)
+
+    def _put_stored(self, follower: LogFollower, stored: Sequence[StoredMessage]) -> None:
+        self.put(PageBatch(follower), [each.message for each in stored])
 
     def fail(self, error: Exception) -> None:
         if not self._over:
@@ -133,7 +153,8 @@ class LogInbox(Inbox):
 
     def end(self, failure: str | None = None, error: type[ClosedError] = ClosedError) -> None:
         super().end(failure, error)
-        self._follower.stop()
+        for follower in self._followers:
+            follower.stop()
 
     async def _wait(self) -> None:
         if self._over and self._trouble is not None:
@@ -143,7 +164,3 @@ class LogInbox(Inbox):
 
 async def _end(inbox: Inbox) -> None:
     inbox.end()
-
-
-def messages_in(stored: Sequence[StoredMessage]) -> list[Message]:
-    return [each.message for each in stored]

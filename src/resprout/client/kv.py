@@ -26,8 +26,9 @@ from resprout.client.retaining import expiry_of
 from resprout.core.guarantee import Guarantee
 from resprout.core.limits import AttributeValue, check_name, check_topic
 from resprout.core.message import Message
+from resprout.core.timing import EXPIRES, expires_of
 from resprout.edge.requests import OutcomeAnswered, OutcomeRequest, ValuesAnswered, ValuesRequest
-from resprout.values.rows import DELETES, EXPECTED, EXPIRES, KV_PREFIX, RETAIN_KEY, KnownValue, expires_of
+from resprout.values.rows import DELETES, EXPECTED, KV_PREFIX, RETAIN_KEY, KnownValue
 from resprout.values.watching import KeyReplica
 
 if TYPE_CHECKING:
@@ -189,7 +190,7 @@ class Watch:
     def __init__(self, inbox: Inbox, prefix: str) -> None:
         self._inbox = inbox
         self._prefix = prefix
-        self._replica = KeyReplica()
+        self._replica = KeyReplica(prefix)
 
     def __aiter__(self) -> Self:
         return self

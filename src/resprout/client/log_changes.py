@@ -14,7 +14,7 @@ from resprout.client.errors import LogError, TimedOutError
 from resprout.client.past_events import PAGE_BYTES, read_request
 from resprout.client.positions import PositionClient
 from resprout.core.errors import UsageError
-from resprout.core.limits import check_name
+from resprout.core.limits import PARTITIONS, check_name
 from resprout.core.message_fields import NUMBER_MAX
 from resprout.edge.position_messages import LogChange
 from resprout.edge.requests import ChangeLogRequest
@@ -36,10 +36,13 @@ class LogAdmin(PositionClient):
         retain_bytes: int = 1 << 30,
         retain_us: int = 0,
         flush: str = "always",
+        partitions: int = 1,
         timeout: float = CREATE_SECONDS,
     ) -> None:
         """Create a log of the messages that match `filter`, at the brokers named in `replicas`. Returns when the log
         keeps every later message.
+
+        With several `partitions`, messages with equal first keys stay in order, and others need not (docs/logs.md).
 
         All brokers learn of the log, and remember it on their disks. Raises LogError if the broker refuses, because
         the name is taken, a replica is unknown, or this client may not `operate`. Raises TimedOutError if the log does
@@ -55,22 +58,28 @@ class LogAdmin(PositionClient):
             raise wrong("timeout", timeout, "a number of seconds")
         check_count(retain_bytes, "retain_bytes", 0, NUMBER_MAX)
         check_count(retain_us, "retain_us", 0, NUMBER_MAX)
-        log = LogDeclaration(name, filter, _brokers(replicas), retain_bytes, retain_us, Flush(flush))
+        check_count(partitions, "partitions", 1, PARTITIONS)
+        log = LogDeclaration(
+            name, filter, _brokers(replicas), retain_bytes, retain_us, Flush(flush), partitions=partitions
+        )
         check_log(log)
         await self._change_log(
-            ChangeLogRequest(LogChange.CREATE, name, filter, log.replicas, retain_bytes, retain_us, log.flush)
+            ChangeLogRequest(
+                LogChange.CREATE, name, filter, log.replicas, retain_bytes, retain_us, log.flush, partitions=partitions
+            )
         )
         reason = ""
         try:
             async with asyncio.timeout(timeout):
-                while reason := await self._unready(name, filter):
-                    await asyncio.sleep(LOOK_SECONDS)
+                for part in log.parts:
+                    while reason := await self._unready(part.name, filter):
+                        await asyncio.sleep(LOOK_SECONDS)
         except TimeoutError:
             why = f": {reason}" if reason else ""
             raise TimedOutError(f"the log {name} is declared, and does not run after {timeout:g} s{why}") from None
 
     async def _unready(self, name: str, filter: str) -> str:
-        """Return why a log is not fed yet, or an empty text."""
+        """Return why a partition is not fed yet, or an empty text."""
         answer = await self.read_events(read_request(filter, None, "latest", PAGE_BYTES, True, name))
         return answer.reason or ("" if answer.life else "nothing feeds it yet")
 

@@ -28,9 +28,10 @@ from resprout.client.requesting import Requester
 from resprout.core.bundle import Origin
 from resprout.core.contract import Request
 from resprout.core.errors import UsageError, WireError
-from resprout.core.limits import check_name
+from resprout.core.limits import PARTITIONS
 from resprout.core.message import Message
 from resprout.core.message_fields import NUMBER_MAX
+from resprout.core.partitions import check_log_name, partition_name, split_name
 from resprout.edge.client.machine import ClientMachine
 from resprout.edge.client.questions import check_names, messages_of
 from resprout.edge.messages import EventGap
@@ -62,9 +63,11 @@ class Offset(msgspec.Struct, frozen=True, order=True):
     position: int
     life: int = 0
     """Incarnation of the broker; a position is unique without it."""
+    positions: tuple[int, ...] = ()
+    """Of a log with several partitions: the offset in each of them. `position` is their sum."""
 
     def __str__(self) -> str:
-        return f"{self.journal}@{self.position}"
+        return f"{self.journal}@{','.join(map(str, self.positions or (self.position,)))}"
 
 
 Start = Offset | datetime | Literal["earliest", "latest"]
@@ -90,15 +93,18 @@ class EventsPage(msgspec.Struct, frozen=True):
         return self.next.position >= self.end
 
     def offset_of(self, message: StoredMessage) -> Offset:
-        return Offset(self.journal, message.position, message.life)
+        journal = self.journal if not self.next.positions else partition_name(self.journal, message.partition)
+        return Offset(journal, message.position, message.life)
 
 
 def read_offset(text: str, argument: str = "offset") -> Offset:
     """Parse an offset as `str` writes it. UsageError for anything else."""
     journal, at, position = text.rpartition("@")
-    if not at or not journal or not position.isdecimal():
+    numbers = position.split(",")
+    if not at or not journal or not all(number.isdecimal() for number in numbers) or len(numbers) > PARTITIONS:
         raise wrong(argument, text, "no offset, which is JOURNAL@POSITION as it is shown beside what was read")
-    return Offset(journal, int(position))
+    positions = tuple(map(int, numbers))
+    return Offset(journal, sum(positions), positions=positions if len(positions) > 1 else ())
 
 
 def read_start(start: Start | str, argument: str = "start") -> Start:
@@ -136,11 +142,13 @@ def read_request(
     """`log`: the name of a log; None: the journal of the broker, or the one that the offset names."""
     check_filter_and_where(filter, where)
     start = read_start(start)
-    journal = f"{LOG_PREFIX}{check_name(log, 'name of a log')}" if log is not None else ""
+    journal = f"{LOG_PREFIX}{check_log_name(log)}" if log is not None else ""
     if journal and isinstance(start, Offset) and start.journal != journal:
         raise UsageError(f"start={start} is no offset of the log {log}")
     check_count(size, "size", 1, NUMBER_MAX)
     check_flag(allow_gaps, "allow_gaps")
+    if isinstance(start, Offset) and start.positions:  # the answer says how many partitions there are
+        return ReadRequest(filter, where, start.journal, _LATEST, 0, size, allow_gaps=allow_gaps)
     if isinstance(start, Offset):
         return ReadRequest(filter, where, start.journal, start.position, 0, size, allow_gaps=allow_gaps)
     if isinstance(start, datetime):
@@ -152,12 +160,24 @@ def read_request(
     return ReadRequest(filter, where, journal, _BY_TIME, 0, size, allow_gaps=allow_gaps)
 
 
+class SeveralPartitionsError(ReadError):
+    """The log has several partitions, and each is read by itself."""
+
+    def __init__(self, journal: str, partitions: int, reason: str) -> None:
+        super().__init__(reason)
+        self.log: Final = journal.removeprefix(LOG_PREFIX)
+        self.partitions: Final = partitions
+
+
 def page_of(answer: EventsAnswered) -> EventsPage:
+    if answer.partitions > 1:
+        raise SeveralPartitionsError(answer.journal, answer.partitions, answer.reason)
     if answer.reason:
         raise GapError(answer.journal, answer.gaps[0]) if answer.gaps else ReadError(answer.reason)
     try:
         in_log = answer.journal.startswith(LOG_PREFIX)
-        messages = tuple(stored for event in answer.events for stored in messages_of(event, in_log))
+        partition = split_name(answer.journal)[1] or 0
+        messages = tuple(stored for event in answer.events for stored in messages_of(event, in_log, partition))
     except WireError as error:
         raise ReadError(f"what the broker gave cannot be read: {error}") from None
     following = Offset(answer.journal, answer.following, answer.life)
@@ -179,30 +199,6 @@ class AskingClient(Publisher):
         self._tokens = itertools.count(1)
 
     # -- the past ------------------------------------------------------------------------------------------------------
-
-    async def read(
-        self,
-        filter: str,
-        where: str | None = None,
-        *,
-        start: Start | str = "earliest",
-        size: int = PAGE_BYTES,
-        allow_gaps: bool = False,
-        log: str | None = None,
-    ) -> EventsPage:
-        """Return a page of the events that the broker of this client stores (`keep`), or of the log named `log`, from
-        any broker.
-
-        `start` is an offset, of a message or of the page before (`page.next`), or a time. An offset belongs to the
-        journal of one broker, or to a log: it stays valid for as long as that keeps it. An offset of a log is the same
-        at every broker. A page covers about `size` bytes of stored events, and perhaps none of them matches: continue
-        until `page.at_end`.
-
-        Raises GapError when events are missing at `start`, because the broker was down or its disk full: a page ends
-        before a gap. With `allow_gaps` pages go on behind it, and `page.gaps` names what is missing. Raises ReadError
-        when the broker keeps no events, or not that position; UsageError for a filter or condition that is none.
-        """
-        return page_of(await self.read_events(read_request(filter, where, start, size, allow_gaps, log)))
 
     async def read_events(self, request: ReadRequest) -> EventsAnswered:
         """Return a page as the broker sends it: bundles, and a reason where `read` raises ReadError. For programs that

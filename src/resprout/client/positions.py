@@ -15,12 +15,14 @@ from typing import Final
 
 from resprout.client.arguments import check_count, check_flag
 from resprout.client.errors import ClosedError, CommitError
+from resprout.client.partitions import check_whole, offset_of_all, starts_of
 from resprout.client.past_events import Offset, read_offset
 from resprout.client.values import ValueAnswered, ValueClient
 from resprout.core.contract import Request
 from resprout.core.errors import UsageError
 from resprout.core.limits import check_name
 from resprout.core.message_fields import NUMBER_MAX
+from resprout.core.partitions import check_log_name, partition_name
 from resprout.edge.client.machine import ClientMachine
 from resprout.edge.requests import ChangeLogRequest, LogChangeAnswered, PositionAnswered, PositionRequest, Refused
 from resprout.logs.declaration import LOG_PREFIX
@@ -43,9 +45,29 @@ class PositionClient(ValueClient):
         A position never goes back: a lower offset changes nothing unless `force` is given. Raises CommitError, and
         stores nothing, if the log has no such offset or too many positions, or if no replica leads it.
         """
-        position = _position_of(log, offset)
+        if isinstance(offset, str):
+            offset = read_offset(offset)
         check_name(name, "name of a position")
         check_flag(force, "force")
+        if isinstance(offset, Offset) and offset.positions:
+            return await self._commit_all(log, name, offset, force)
+        return await self._commit_one(log, name, _position_of(log, offset), force)
+
+    async def _commit_all(self, log: str, name: str, offset: Offset, force: bool) -> Offset:
+        """Store an offset in each partition of a log."""
+        answer = await self._ask_position_once(PositionRequest(log, name, ASK))
+        if not answer.partitions:
+            check_whole(log, offset)
+            raise CommitError(answer.reason)
+        places = enumerate(starts_of(log, offset, answer.partitions))
+        storing = [
+            self._commit_one(partition_name(log, number), name, place.position, force)
+            for number, place in places
+            if isinstance(place, Offset)
+        ]
+        return offset_of_all(log, [stored.position for stored in await asyncio.gather(*storing)])
+
+    async def _commit_one(self, log: str, name: str, position: int, force: bool) -> Offset:
         if not force:
             answer = await self._ask_position(PositionRequest(log, name, position))
             return Offset(f"{LOG_PREFIX}{log}", answer.offset)
@@ -63,17 +85,30 @@ class PositionClient(ValueClient):
         )
 
     async def committed(self, log: str, name: str) -> Offset | None:
-        """Return the position that is stored under `name`, or None. Raises CommitError if no replica leads the log."""
-        check_name(log, "name of a log")
+        """Return the position that is stored under `name`, or None. Raises CommitError if no replica leads the log.
+
+        Of a log with several partitions it has an offset for each, 0 where none is stored.
+        """
+        check_log_name(log)
         check_name(name, "name of a position")
-        answer = await self._ask_position(PositionRequest(log, name, ASK))
+        answer = await self._ask_position_once(PositionRequest(log, name, ASK))
+        if answer.partitions:
+            stored = await asyncio.gather(*[self.committed(part, name) for part in _parts(log, answer)])
+            offsets = [offset.position if offset is not None else 0 for offset in stored]
+            return offset_of_all(log, offsets) if any(offset is not None for offset in stored) else None
+        if answer.reason:
+            raise CommitError(answer.reason)
         return Offset(f"{LOG_PREFIX}{log}", answer.offset) if answer.offset >= 0 else None
 
     async def forget_position(self, log: str, name: str) -> None:
         """Delete the position that is stored under `name`, if there is one."""
-        check_name(log, "name of a log")
+        check_log_name(log)
         check_name(name, "name of a position")
-        await self._ask_position(PositionRequest(log, name, FORGET))
+        answer = await self._ask_position_once(PositionRequest(log, name, FORGET))
+        if answer.partitions:
+            await asyncio.gather(*[self.forget_position(part, name) for part in _parts(log, answer)])
+        elif answer.reason:
+            raise CommitError(answer.reason)
 
     async def _ask_position(self, request: PositionRequest) -> PositionAnswered:
         """Send a request to the log and return its answer. Raises CommitError with the reason if it was refused."""
@@ -116,10 +151,12 @@ class PositionClient(ValueClient):
                 asked.set_exception(ClosedError(reason))
 
 
-def _position_of(log: str, offset: Offset | str | int) -> int:
-    check_name(log, "name of a log")
-    if isinstance(offset, str):
-        offset = read_offset(offset)
+def _parts(log: str, answer: PositionAnswered) -> list[str]:
+    return [partition_name(log, number) for number in range(answer.partitions)]
+
+
+def _position_of(log: str, offset: Offset | int) -> int:
+    check_log_name(log)
     if isinstance(offset, Offset):
         if offset.journal != f"{LOG_PREFIX}{log}":
             raise UsageError(f"offset={offset} is no offset of the log {log}")

@@ -23,6 +23,7 @@ is needed.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from time import monotonic, thread_time
 from typing import Any, Final, Protocol
 from weakref import WeakKeyDictionary
@@ -31,7 +32,7 @@ from resprout.client.arguments import wrong
 from resprout.client.errors import ClosedError
 from resprout.client.inbox import Payload, payload_of
 from resprout.client.receipts import BundleReceipt, Receipt, Stream
-from resprout.client.retaining import retained_arguments
+from resprout.client.retaining import Handling, handled_arguments, with_time
 from resprout.core.contract import Request
 from resprout.core.guarantee import STREAMS, Guarantee, GuaranteeName
 from resprout.core.limits import AttributeValue
@@ -272,6 +273,9 @@ class Publisher:
         attributes: Mapping[str, AttributeValue] | None = None,
         retain: bool = False,
         ttl: float | None = None,
+        delay: float | None = None,
+        deliver_at: float | datetime | None = None,
+        priority: int | None = None,
     ) -> Receipt:
         """Publish a message and return its receipt: at once, or after a pause when the network does not keep up.
 
@@ -279,15 +283,20 @@ class Publisher:
         last values (`retained=True`): until the next one, or an empty one, or for `ttl` seconds. It is published with
         `total`, whatever `guarantee` says, so that all brokers keep the same one.
 
+        Nobody is given the message more than `ttl` seconds after now, nor before `delay` seconds have passed, or before
+        the time `deliver_at`. A delayed message is published with `eventual`, whatever `guarantee` says. Groups hand
+        out messages with a higher `priority`, up to 9, first.
+
         The payload is bytes, or a structure that travels as JSON (`client.inbox`). The order of a client's publications
         is that of the calls. UsageError (and nothing was published) for a wrong argument. Cancelling a call that pauses
         does not take the message back.
         """
+        is_plain = retain is False and ttl is None and delay is None and deliver_at is None and priority is None
         if topic is self._topic and guarantee is self._guarantee and keys is self._keys:
             # Fast path: append to the open bundle, which is scheduled already. `_publish` does the same with checks.
             builder = self._builder
             seq = builder.next
-            if seq < builder.unchecked_end and attributes is None and type(payload) is bytes and not retain:
+            if seq < builder.unchecked_end and attributes is None and type(payload) is bytes and is_plain:
                 size = len(payload) + PAYLOAD_OVERHEAD
                 left = builder.bytes_left - size
                 if left >= 0 and size < SMALL_BYTES:
@@ -295,9 +304,10 @@ class Publisher:
                     builder.next = seq + 1
                     builder.payloads.append(payload)
                     return Receipt(self._stream, seq)
-        if retain is not False or ttl is not None:
-            keys, attributes = retained_arguments(topic, keys, attributes, retain, ttl)
-            guarantee = Guarantee.TOTAL
+        if not is_plain:
+            handling = Handling(retain, ttl, delay, deliver_at, priority)
+            said = handled_arguments(topic, guarantee, keys, attributes, handling)
+            guarantee, keys, attributes = said.guarantee, said.keys, said.attributes
         return await self._publish(topic, payload, guarantee, keys, attributes)
 
     async def publish_bundle(
@@ -336,24 +346,26 @@ class Publisher:
         data = [one if type(one) is bytes else payload_of(one, "payloads[]") for one in payloads]
         if attributes is not None and not isinstance(attributes, Sequence):
             raise wrong("attributes", attributes, "a list with a mapping for each payload, or None")
+        if self._machine.options.publish_times:
+            attributes = [with_time(row) for row in attributes or [{}] * len(data)]
         seq = publishing.add_bundle(target, data, attributes)
         self._builder = publishing.outgoing.open
         self._topic = None  # what is published next asks for a bundle of its own
         self._flush()
         return BundleReceipt(self._streams[target.stream], seq, seq - len(payloads) + 1)
 
-    def add_retained(
+    def add_handled(
         self,
         topic: str,
         payload: Payload,
+        guarantee: GuaranteeName | Guarantee,
         keys: Sequence[str],
         attributes: Mapping[str, AttributeValue] | None,
-        retain: bool,
-        ttl: float | None,
+        handling: Handling,
     ) -> Receipt:
-        """Publish a last value without a pause, as `add_publication` does."""
-        keys, told = retained_arguments(topic, keys, attributes, retain, ttl)
-        return self.add_publication(topic, payload, Guarantee.TOTAL, keys, told)
+        """Publish what is retained, delayed or expires without a pause, as `add_publication` does."""
+        said = handled_arguments(topic, guarantee, keys, attributes, handling)
+        return self.add_publication(topic, payload, said.guarantee, said.keys, said.attributes)
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -390,6 +402,8 @@ class Publisher:
         if self._closed is not None:
             raise ClosedError(self._closed)
         data = payload if type(payload) is bytes else payload_of(payload)
+        if self._machine.options.publish_times:
+            attributes = with_time(attributes)
         stream = self._streams[target.stream]
         added = self._builder.next - self._counted  # without coming here
         seq = publishing.add(target, data, NO_ATTRIBUTES if attributes is None else attributes)

@@ -29,8 +29,8 @@ from resprout.core.bundle import topics_of
 from resprout.core.contract import Request
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee, GuaranteeName
-from resprout.core.limits import AttributeValue, check_attributes, check_keys
-from resprout.core.message import Message
+from resprout.core.limits import AttributeValue, check_attributes, check_keys, check_name
+from resprout.core.message import DurableMessage, Message
 from resprout.edge.requests import AudienceRequest
 from resprout.edge.rights import REPLIES, reply_topic
 
@@ -116,8 +116,8 @@ class Requester:
             await refusal
         return await reply
 
-    def serve(self, topic: str, where: str | None, kind: type[T] | None) -> "Service[T]":
-        return Service(self._client, topic, where, kind)
+    def serve(self, topic: str, where: str | None, kind: type[T] | None, group: str | None) -> "Service[T]":
+        return Service(self._client, topic, where, kind, group)
 
     def answered(self, token: int, anybody: bool) -> bool:
         """Take the broker's answer. Return False if the token belongs to another question."""
@@ -216,25 +216,36 @@ class ServedRequest(Generic[T]):
             str(asked[REPLY_TO]), payload, attributes={**attributes, REQUEST_ID: asked[REQUEST_ID]}
         )
         await receipt.accepted()
+        if isinstance(self.message, DurableMessage):
+            with contextlib.suppress(ClosedError):  # another service of the group has it now, and replies as well
+                self.message.ack()
 
 
 class Service(Generic[T]):
     """The side that answers: requests on a topic, one after the other.
 
     It subscribes when it is first asked for a request, or by `await service.ready()`, which returns when the
-    subscription is confirmed; it ends with its loop, and with `close`.
+    subscription is confirmed; it ends with its loop, and with `close`. With a `group`, each request goes to one of the
+    services of that group. A request counts as served when it has its reply, or when the next one is asked for; if the
+    service dies before that, another one gets it. The group stays when its services end.
     """
 
-    def __init__(self, client: "Client", topic: str, where: str | None, kind: type[T] | None) -> None:
+    def __init__(
+        self, client: "Client", topic: str, where: str | None, kind: type[T] | None, group: str | None = None
+    ) -> None:
         self._client = client
         self._topic = topic
         self._where = where
+        self._group = group
         self._decode = decoder_of(kind) if kind is not None else None
         self._inbox: Inbox | None = None
 
     async def ready(self) -> "Service[T]":
         if self._inbox is None:
-            self._inbox = await self._client.subscribe(self._topic, self._where)
+            if self._group is None:
+                self._inbox = await self._client.subscribe(self._topic, self._where)
+            else:
+                self._inbox = await self._client.subscribe(self._topic, self._where, group=self._group, window=1)
         return self
 
     def __aiter__(self) -> AsyncIterator[ServedRequest[T]]:
@@ -263,9 +274,11 @@ class Service(Generic[T]):
         await self.close()
 
     async def close(self) -> None:
-        """Unsubscribe; return once no more requests can come."""
+        """Unsubscribe, or leave the group; return once no more requests can come."""
         inbox, self._inbox = self._inbox, None
-        if inbox is not None:
+        if inbox is not None and self._group is not None:
+            await inbox.close()
+        elif inbox is not None:
             with contextlib.suppress(ClosedError, SubscribeError):
                 await self._client.unsubscribe(inbox)
 
@@ -337,11 +350,23 @@ class Conversing:
         return reply if decode is None else TypedMessage(reply, decode)
 
     @overload
-    def serve(self, topic: str, where: str | None = None) -> Service[Any]: ...
+    def serve(self, topic: str, where: str | None = None, *, group: str | None = None) -> Service[Any]: ...
     @overload
-    def serve(self, topic: str, where: str | None = None, *, type: builtins.type[T]) -> Service[T]: ...
-    def serve(self, topic: str, where: str | None = None, *, type: builtins.type[Any] | None = None) -> Service[Any]:
-        """Serve requests on a topic, or on all that a filter matches: `async for request in client.serve("a/+")`."""
+    def serve(
+        self, topic: str, where: str | None = None, *, type: builtins.type[T], group: str | None = None
+    ) -> Service[T]: ...
+    def serve(
+        self,
+        topic: str,
+        where: str | None = None,
+        *,
+        type: builtins.type[Any] | None = None,
+        group: str | None = None,
+    ) -> Service[Any]:
+        """Serve requests on a topic, or on all that a filter matches: `async for request in client.serve("a/+")`. With
+        `group`, the services that name the same one share the requests."""
         check_filter_and_where(topic, where, "topic")
+        if group is not None:
+            check_name(group, "group: name of a durable subscription")
         self._check_open()
-        return self._requester.serve(topic, where, type)
+        return self._requester.serve(topic, where, type, group)

@@ -1,13 +1,45 @@
-"""Arguments of retained publications, and of subscriptions that begin with last values."""
+"""Arguments of publications that are retained, delayed or expire, and of subscriptions that begin with last values."""
 
 from collections.abc import Mapping, Sequence
-from time import time_ns
+from datetime import datetime
+from typing import Final
 
-from resprout.client.arguments import check_flag, check_seconds, wrong
+import msgspec
+
+from resprout.client.arguments import check_count, check_flag, check_seconds, wrong
 from resprout.core.errors import UsageError
+from resprout.core.guarantee import Guarantee, GuaranteeName
 from resprout.core.limits import AttributeValue, check_keys
 from resprout.core.message_fields import NUMBER_MAX
-from resprout.values.rows import EXPIRES, KV_PREFIX, RETAIN_KEY
+from resprout.core.timing import DUE, EXPIRES, PRIORITY, PRIORITY_MAX, PUBLISHED
+from resprout.net.event_loop import wall_us
+from resprout.values.rows import KV_PREFIX, RETAIN_KEY
+
+DELAY_SECONDS_MAX: Final = 366 * 86_400
+"""The longest delay."""
+
+
+class Handling(msgspec.Struct, frozen=True):
+    """How a publication is handled; nothing special unless something is set."""
+
+    retain: bool = False
+    ttl: float | None = None
+    delay: float | None = None
+    deliver_at: float | datetime | None = None
+    priority: int | None = None
+
+    @property
+    def is_special(self) -> bool:
+        is_timed = self.ttl is not None or self.delay is not None or self.deliver_at is not None
+        return self.retain is not False or is_timed or self.priority is not None
+
+
+class HandledArguments(msgspec.Struct, frozen=True):
+    """What is published instead."""
+
+    guarantee: GuaranteeName | Guarantee
+    keys: Sequence[str]
+    attributes: Mapping[str, AttributeValue] | None
 
 
 def expiry_of(ttl: float | None) -> int | None:
@@ -17,21 +49,68 @@ def expiry_of(ttl: float | None) -> int | None:
         return None
     if seconds <= 0:
         raise UsageError(f"ttl={ttl!r}: more than 0 seconds")
-    return min(time_ns() // 1000 + int(seconds * 1e6), NUMBER_MAX)
+    return min(wall_us() + int(seconds * 1e6), NUMBER_MAX)
 
 
-def retained_arguments(
-    topic: str, keys: Sequence[str], attributes: Mapping[str, AttributeValue] | None, retain: bool, ttl: float | None
-) -> tuple[tuple[str, ...], dict[str, AttributeValue]]:
-    """Return the keys and attributes of a retained publication."""
-    if not check_flag(retain, "retain"):
-        raise UsageError(f"ttl={ttl!r} is for retained publications: give retain=True as well")
-    if isinstance(topic, str) and topic.startswith(KV_PREFIX):
-        raise UsageError(f"topic={topic!r} belongs to a bucket: write it with client.kv(...)")
+def handled_arguments(
+    topic: str,
+    guarantee: GuaranteeName | Guarantee,
+    keys: Sequence[str],
+    attributes: Mapping[str, AttributeValue] | None,
+    handling: Handling,
+) -> HandledArguments:
+    """Return the guarantee, keys and attributes of a publication that is retained, delayed or expires."""
     told: dict[str, AttributeValue] = dict(attributes) if attributes is not None else {}
-    if (expires_us := expiry_of(ttl)) is not None:
+    keys = check_keys(keys)
+    due_us = _due_of(handling.delay, handling.deliver_at)
+    if check_flag(handling.retain, "retain"):
+        if due_us is not None:
+            raise UsageError("retain=True: a last value is not delayed; leave out delay and deliver_at")
+        if isinstance(topic, str) and topic.startswith(KV_PREFIX):
+            raise UsageError(f"topic={topic!r} belongs to a bucket: write it with client.kv(...)")
+        guarantee, keys = Guarantee.TOTAL, (*keys, RETAIN_KEY)
+    else:
+        told[PUBLISHED] = wall_us()
+    if (expires_us := expiry_of(handling.ttl)) is not None:
         told[EXPIRES] = expires_us
-    return (*check_keys(keys), RETAIN_KEY), told
+    if handling.priority is not None:
+        told[PRIORITY] = check_count(handling.priority, "priority", 0, PRIORITY_MAX)
+    if due_us is not None:
+        if keys:
+            raise UsageError(f"keys={list(keys)!r}: a delayed message has no order, so it has no keys")
+        guarantee, told[DUE] = Guarantee.EVENTUAL, due_us
+    return HandledArguments(guarantee, keys, told)
+
+
+def _due_of(delay: float | None, deliver_at: float | datetime | None) -> int | None:
+    if deliver_at is None:
+        seconds = check_seconds(delay, "delay")
+        if seconds is None:
+            return None
+        due_us = wall_us() + int(seconds * 1e6)
+    elif delay is not None:
+        raise UsageError(f"delay={delay!r} and deliver_at={deliver_at!r}: give one of them")
+    else:
+        due_us = int(_seconds_at(deliver_at) * 1e6)
+    if due_us > wall_us() + DELAY_SECONDS_MAX * 1_000_000:
+        raise UsageError(f"a message is delayed for at most {DELAY_SECONDS_MAX // 86_400} days")
+    return max(due_us, 1)
+
+
+def _seconds_at(deliver_at: float | datetime) -> float:
+    allowed = "seconds since 1970, or a datetime with a time zone"
+    if isinstance(deliver_at, datetime):
+        if deliver_at.tzinfo is None:
+            raise wrong("deliver_at", deliver_at, allowed)
+        return deliver_at.timestamp()
+    if isinstance(deliver_at, bool) or not isinstance(deliver_at, int | float) or not 0 <= deliver_at < 1e12:
+        raise wrong("deliver_at", deliver_at, allowed)
+    return float(deliver_at)
+
+
+def with_time(attributes: Mapping[str, AttributeValue] | None) -> dict[str, AttributeValue]:
+    """Return the attributes with the time of publication."""
+    return {**(attributes or {}), PUBLISHED: wall_us()}
 
 
 def check_retained(retained: bool, arguments: Mapping[str, object]) -> None:

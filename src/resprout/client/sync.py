@@ -15,6 +15,7 @@ import atexit
 import builtins
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final, ParamSpec, TypeVar, overload
 
 from resprout.client.arguments import check_flag, check_kind, check_seconds, time_limit, wrong
@@ -39,6 +40,7 @@ from resprout.client.queues import PEEKED, SubscriptionsFound
 from resprout.client.receipts import Receipt
 from resprout.client.redelivery import Redelivery
 from resprout.client.requesting import REQUEST_SECONDS
+from resprout.client.retaining import Handling
 from resprout.core.guarantee import Guarantee, GuaranteeName
 from resprout.core.limits import AttributeValue
 from resprout.core.message import DurableMessage, Message
@@ -124,21 +126,25 @@ class BlockingClient:
         attributes: Mapping[str, AttributeValue] | None = None,
         retain: bool = False,
         ttl: float | None = None,
+        delay: float | None = None,
+        deliver_at: float | datetime | None = None,
+        priority: int | None = None,
         timeout: float | None = None,
     ) -> BlockingReceipt:
-        """Publish a message and return its receipt; it blocks only while the network does not keep up. `retain` and
-        `ttl`: see `resprout.Client.publish`.
+        """Publish a message and return its receipt; it blocks only while the network does not keep up. `retain`, `ttl`,
+        `delay`, `deliver_at` and `priority`: see `resprout.Client.publish`.
 
         UsageError (and nothing was published) for a wrong argument. TimedOutError (and nothing was published) when the
         network does not take more within `timeout` seconds.
         """
         limit = check_seconds(timeout)
+        handling = Handling(retain, ttl, delay, deliver_at, priority)
 
         async def publish() -> Receipt:
             async with time_limit(limit, NO_ROOM):
                 await self._client.wait_for_room()
-            if retain is not False or ttl is not None:
-                return self._client.add_retained(topic, payload, keys, attributes, retain, ttl)
+            if handling.is_special:
+                return self._client.add_handled(topic, payload, guarantee, keys, attributes, handling)
             return self._client.add_publication(topic, payload, guarantee, keys, attributes)
 
         return BlockingReceipt(self._background, self._background.call(publish()))
@@ -334,10 +340,18 @@ class BlockingClient:
         )
 
     @overload
-    def serve(self, topic: str, where: str | None = None, *, timeout: float | None = None) -> BlockingService[Any]: ...
+    def serve(
+        self, topic: str, where: str | None = None, *, group: str | None = None, timeout: float | None = None
+    ) -> BlockingService[Any]: ...
     @overload
     def serve(
-        self, topic: str, where: str | None = None, *, type: builtins.type[T], timeout: float | None = None
+        self,
+        topic: str,
+        where: str | None = None,
+        *,
+        type: builtins.type[T],
+        group: str | None = None,
+        timeout: float | None = None,
     ) -> BlockingService[T]: ...
     def serve(
         self,
@@ -345,13 +359,15 @@ class BlockingClient:
         where: str | None = None,
         *,
         type: builtins.type[Any] | None = None,
+        group: str | None = None,
         timeout: float | None = None,
     ) -> BlockingService[Any]:
-        """Serve requests on a topic, or on all that a filter matches; return once the subscription is confirmed."""
+        """Serve requests on a topic, or on all that a filter matches; return once the subscription is confirmed. With
+        `group`, the services that name the same one share the requests."""
         more: dict[str, Any] = {} if type is None else {"type": type}
 
         async def ready() -> Any:
-            return await self._client.serve(topic, where, **more).ready()
+            return await self._client.serve(topic, where, group=group, **more).ready()
 
         limit = check_seconds(timeout)
         service = self._background.call(within(limit, "the subscription was not confirmed", ready))
@@ -402,13 +418,14 @@ class BlockingClient:
         retain_bytes: int = 1 << 30,
         retain_us: int = 0,
         flush: str = "always",
+        partitions: int = 1,
         timeout: float = CREATE_SECONDS,
     ) -> None:
         """Create a log; see `resprout.Client.create_log`."""
         self._background.call(
             self._client.create_log(
                 name, filter, replicas=replicas, retain_bytes=retain_bytes, retain_us=retain_us, flush=flush,
-                timeout=timeout,
+                partitions=partitions, timeout=timeout,
             )
         )  # fmt: skip
 

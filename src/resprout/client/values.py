@@ -5,7 +5,8 @@ from typing import Any, Final
 
 from resprout.client.errors import ClosedError, KvError
 from resprout.client.kv import WRITES_AT_ONCE
-from resprout.client.past_events import Answered, AskingClient
+from resprout.client.partitions import PartitionClient
+from resprout.client.past_events import Answered
 from resprout.core.contract import Request
 from resprout.edge.client.machine import ClientMachine
 from resprout.edge.requests import OutcomeAnswered, OutcomeRequest, Refused, ValuesAnswered, ValuesRequest
@@ -15,7 +16,7 @@ ValueAnswered = Answered | ValuesAnswered | OutcomeAnswered
 _ANSWERS: Final = (ValuesAnswered, OutcomeAnswered)
 
 
-class ValueClient(AskingClient):
+class ValueClient(PartitionClient):
     def __init__(self, machine: ClientMachine, host: Host, copies: int) -> None:
         super().__init__(machine, host, copies)
         self._asked: dict[int, asyncio.Future[Any]] = {}

@@ -28,6 +28,7 @@ from resprout.core import limits
 from resprout.core.errors import WireError
 from resprout.core.guarantee import STREAM_OF, Guarantee
 from resprout.core.limits import Attributes, AttributeValue
+from resprout.core.timing import is_timed
 
 Pair = tuple[str, str]
 
@@ -283,7 +284,7 @@ STOWED_COST: Final = 64
 
 
 class StowedBundle(Bundle):
-    __slots__ = ("_at", "_place", "_store")
+    __slots__ = ("_at", "_place", "_store", "is_timed")
 
     def __init__(self, bundle: Bundle, store: SpillStore, place: Any) -> None:
         self.publisher = bundle.publisher
@@ -299,6 +300,8 @@ class StowedBundle(Bundle):
         self.origin = bundle.origin
         self.cost = bundle.cost
         self.key_bytes = bundle.key_bytes
+        self.is_timed = is_timed(bundle.attributes)
+        """Whether some of its messages may be delayed, expire or have a priority."""
         self._at = len(bundle.attributes)
         self._store = store
         self._place = place
@@ -320,6 +323,17 @@ def stow(bundle: Bundle, store: SpillStore) -> StowedBundle | None:
     """None where there is no room."""
     place = store.put(bundle.attributes + bundle.payloads)
     return StowedBundle(bundle, store, place) if place is not None else None
+
+
+def timed_rows(bundle: Bundle) -> list[dict[str, AttributeValue]] | None:
+    """The attributes of a bundle in which some messages may be delayed, expire or have a priority; None of any other,
+    and of one that cannot be read."""
+    if not (bundle.is_timed if isinstance(bundle, StowedBundle) else is_timed(bundle.attributes)):
+        return None
+    try:
+        return unpack_attributes(whole(bundle))
+    except WireError:
+        return None
 
 
 def whole(bundle: Bundle) -> Bundle:

@@ -11,6 +11,7 @@ from resprout.core.bundle import topics_of
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
 from resprout.core.limits import AttributeValue
+from resprout.core.timing import due_of, expires_of, published_of
 
 
 class MessageId(NamedTuple):
@@ -54,6 +55,23 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     that dies may take the last count along. Always 1 for other subscriptions."""
     retained: bool = False
     """Whether it is the last value of its topic, given to a new subscription; `position` is -1 then."""
+    partition: int = 0
+    """Partition of the log that it was read from; `position` is its offset there."""
+
+    @property
+    def published_at(self) -> float | None:
+        """When it was published, in seconds since 1970, by the clock of its publisher; None if it does not say."""
+        return _seconds(published_of(self.attributes))
+
+    @property
+    def expires_at(self) -> float | None:
+        """When it expires, in seconds since 1970; None: never."""
+        return _seconds(expires_of(self.attributes))
+
+    @property
+    def deliver_at(self) -> float | None:
+        """From when on it is delivered, in seconds since 1970; None: it was not delayed."""
+        return _seconds(due_of(self.attributes))
 
     @property
     def stream(self) -> str:
@@ -76,6 +94,10 @@ class Message(msgspec.Struct, frozen=True, gc=False):
             f"message.ack(): {self.id} needs no ack, because its subscription is not durable;"
             " only subscribe(durable=NAME) and subscribe(group=NAME) give messages to acknowledge"
         )
+
+
+def _seconds(time_us: int) -> float | None:
+    return time_us / 1e6 if time_us else None
 
 
 class AckedInbox(Protocol):

@@ -53,6 +53,10 @@ EchoedNumber = Annotated[int, msgspec.Meta(ge=0, le=ECHOED_MAX)]
 """A number that only comes back to the node that chose it."""
 PositionOffset = Annotated[int, msgspec.Meta(ge=-2, le=NUMBER_MAX)]
 """Position in a log or journal, or a negative constant that stands for one."""
+PartitionCount = Annotated[int, msgspec.Meta(ge=1, le=limits.PARTITIONS)]
+"""Number of partitions of a log."""
+SeveralPartitions = Annotated[int, msgspec.Meta(ge=0, le=limits.PARTITIONS)]
+"""Number of partitions of a log that has several; otherwise 0."""
 Microseconds = Annotated[int, msgspec.Meta(ge=0, le=TIME_MAX)]
 
 Offsets = tuple[Annotated[int, msgspec.Meta(ge=0, le=limits.BUNDLE_MESSAGES - 1)], ...]

@@ -24,6 +24,7 @@ from resprout.core.message_fields import (
     Microseconds,
     Offsets,
     Otherwise,
+    SeveralPartitions,
     TotalSequence,
 )
 from resprout.edge.durable_messages import DURABLE_MESSAGES, Span, WhenFull
@@ -452,6 +453,8 @@ class EventsEnd(ProtocolMessage, frozen=True, tag=45):
     """Whether nothing was read and the same request may succeed later."""
     begin: BoundedNumber = 0
     """Offset in a log at which the answer begins."""
+    partitions: SeveralPartitions = 0
+    """Number of partitions of the log, if it has several: the request must name one of them."""
 
 
 class AudienceTold(ProtocolMessage, frozen=True, tag=31):

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from resprout.core.contract import ClientMessage, ProtocolMessage
-from resprout.core.message_fields import BoundedNumber, Microseconds, PositionOffset
+from resprout.core.message_fields import BoundedNumber, Microseconds, PartitionCount, PositionOffset, SeveralPartitions
 from resprout.journal.interface import Flush
 
 
@@ -41,6 +41,8 @@ class PositionTold(ProtocolMessage, frozen=True, tag=324):
     """Reason why the request was refused; empty if it was not."""
     retryable: bool = False
     """Whether the same request may succeed later."""
+    partitions: SeveralPartitions = 0
+    """Number of partitions of the log, if it has several: the request must name one of them."""
 
 
 class LogChange(enum.IntEnum):
@@ -63,6 +65,7 @@ class ChangeLog(ClientMessage, frozen=True, tag=330):
     retain_us: Microseconds
     flush: Flush
     segment_bytes: Annotated[int, msgspec.Meta(ge=4_096, le=1 << 31)]
+    partitions: PartitionCount = 1
 
 
 class LogChanged(ProtocolMessage, frozen=True, tag=331):

@@ -22,6 +22,11 @@ class PublishRequest(msgspec.Struct, frozen=True):
     guarantee: Guarantee = Guarantee.CAUSAL
     keys: tuple[str, ...] = ()
     attributes: Mapping[str, AttributeValue] = {}
+    delay_us: int = 0
+    """Of an `eventual` publication: it is delivered so long after it was made, and not before. Whoever runs an
+    application of a scenario turns this and the next one into attributes (`core.timing`)."""
+    ttl_us: int = 0
+    """It expires so long after it was made; 0: never."""
 
 
 class SubscribeRequest(msgspec.Struct, frozen=True):
@@ -152,6 +157,8 @@ class PositionAnswered(msgspec.Struct, frozen=True):
     """Reason why the request was refused; empty if it was not."""
     retryable: bool = False
     """Whether the same request may succeed later."""
+    partitions: int = 0
+    """Number of partitions of the log, if it has several: each of them has a position of this name."""
 
 
 class ChangeLogRequest(msgspec.Struct, frozen=True):
@@ -165,6 +172,7 @@ class ChangeLogRequest(msgspec.Struct, frozen=True):
     retain_us: int = 0
     flush: Flush = Flush.ALWAYS
     segment_bytes: int = 16 << 20
+    partitions: int = 1
 
 
 class LogChangeAnswered(msgspec.Struct, frozen=True):
@@ -312,6 +320,11 @@ class StoredMessage(msgspec.Struct, frozen=True):
     """When it was kept, in microseconds since 1970."""
     message: Message
 
+    @property
+    def partition(self) -> int:
+        """Partition of the log that keeps it; 0 for a log with one partition."""
+        return self.message.partition
+
 
 class EventsAnswered(msgspec.Struct, frozen=True):
     """To a `ReadRequest`."""
@@ -334,6 +347,8 @@ class EventsAnswered(msgspec.Struct, frozen=True):
     """Whether nothing was read and the same request may succeed later."""
     begin: int = 0
     """Offset in a log at which the answer begins."""
+    partitions: int = 0
+    """Number of partitions of the log, if it has several: each of them is asked for its own events."""
 
 
 class ConsumerBegan(msgspec.Struct, frozen=True):
@@ -371,6 +386,12 @@ class DeliveriesSkipped(msgspec.Struct, frozen=True):
     @property
     def count(self) -> int:
         return sum(span.last - span.first + 1 for span in self.spans)
+
+
+class DeliveriesExpired(msgspec.Struct, frozen=True):
+    """These messages came, and will not be delivered: they have expired (`core.timing`)."""
+
+    spans: tuple[Span, ...]
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -441,6 +462,7 @@ ClientNews = (
     | ReceiptWaits
     | PublishingHeld
     | DeliveriesSkipped
+    | DeliveriesExpired
     | ForgetAnswered
     | EventsAnswered
     | PositionAnswered

@@ -21,6 +21,10 @@ class _Node(Generic[Value]):
         self.below: dict[str, _Node[Value]] = {}
         self.value: Value | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        return self.value is None and not self.below
+
 
 class TopicTree(Generic[Value]):
     def __init__(self) -> None:
@@ -45,7 +49,7 @@ class TopicTree(Generic[Value]):
                 return
             path.append(below)
         path[-1].value = None
-        while len(path) > 1 and path[-1].value is None and not path[-1].below:
+        while len(path) > 1 and path[-1].is_empty:
             path.pop()
             del path[-1].below[levels[len(path) - 1]]
 

@@ -10,8 +10,9 @@ from typing import Annotated, Final
 import msgspec
 
 from resprout.core.errors import UsageError
-from resprout.core.limits import check_name
-from resprout.core.message_fields import BoundedNumber, Microseconds
+from resprout.core.limits import PARTITIONS, check_name
+from resprout.core.message_fields import BoundedNumber, Microseconds, PartitionCount
+from resprout.core.partitions import partition_name
 from resprout.filters.predicate import check_filter
 from resprout.journal.interface import Flush, JournalOptions
 
@@ -42,6 +43,22 @@ class LogDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Number of the command that created the log; 0 for a log of the configuration."""
     version: BoundedNumber = 0
     """Number of the last change of this declaration by a command."""
+    partitions: PartitionCount = 1
+    """Number of partitions (`logs.partitions`). With one, the log keeps one order of all its messages."""
+
+    @property
+    def parts(self) -> tuple["LogDeclaration", ...]:
+        """The declarations of the partitions, each of which is a log of its own; the log itself if it has one. Their
+        first replicas, which found them and lead them first, take turns."""
+        if self.partitions == 1:
+            return (self,)
+        return tuple([self._part(number) for number in range(self.partitions)])
+
+    def _part(self, number: int) -> "LogDeclaration":
+        turn = number % len(self.replicas) if self.replicas else 0
+        replicas = (*self.replicas[turn:], *self.replicas[:turn])
+        name = partition_name(self.name, number)
+        return msgspec.structs.replace(self, name=name, replicas=replicas, partitions=1)
 
     @property
     def key(self) -> str:
@@ -92,6 +109,8 @@ def check_log(log: LogDeclaration) -> None:
     check_filter(log.filter)
     if not 0 < len(log.replicas) <= REPLICAS_MAX or len(set(log.replicas)) < len(log.replicas):
         raise UsageError(f"log {log.name!r}: it needs 1 to {REPLICAS_MAX} different brokers as replicas")
+    if not 1 <= log.partitions <= PARTITIONS:
+        raise UsageError(f"log {log.name!r}: it has 1 to {PARTITIONS} partitions, not {log.partitions}")
     for broker in log.replicas:
         check_name(broker, f"replica of the log {log.name!r}")
         if len(broker) > NAME_BYTES:

@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from resprout.core import limits
+from resprout.core.message_fields import BoundedNumber, Microseconds, PositionOffset, next_number
 
 POSITIONS_MAX: Final = 1_000
 """Most positions in one log."""
@@ -33,15 +34,15 @@ class PositionCommand(msgspec.Struct, frozen=True, array_like=True):
     """A change of a position, decided in a slot of the log."""
 
     name: str
-    offset: int
+    offset: PositionOffset
     """Offset at which to continue, or `FORGET`."""
-    version: int
+    version: BoundedNumber
     """Version that the client has seen; 0 matches any version, or for a forced change no position."""
     forced: bool
     """Whether the offset may be lower than the stored one."""
     owner: str
     """Unique name of a forced change."""
-    time_us: int
+    time_us: Microseconds
     identity: str = ""
     """Identity of the client; empty if it has proven none."""
     shares: bool = True
@@ -54,10 +55,10 @@ class PositionCommand(msgspec.Struct, frozen=True, array_like=True):
 
 class StoredPosition(msgspec.Struct, frozen=True, array_like=True):
     name: str
-    offset: int
-    version: int
+    offset: BoundedNumber
+    version: BoundedNumber
     owner: str
-    time_us: int
+    time_us: Microseconds
     """Time of the last change."""
     identity: str = ""
     """Identity that it belongs to; empty: none."""
@@ -80,7 +81,7 @@ class Positions:
         identity = (before.identity if before is not None else "") or (command.identity if command.adopts else "")
         version, owner, offset = 1, command.owner if command.forced else "", command.offset
         if before is not None and command.forced:
-            version = before.version + 1
+            version = next_number(before.version)
         elif before is not None:
             version, owner, offset = before.version, before.owner, max(before.offset, offset)
             if (offset, identity) == (before.offset, before.identity):

@@ -1,25 +1,40 @@
-"""Encodings of logs: commands of feeders, entries on disk, snapshots of the state, and identities."""
+"""Encodings of logs: commands of feeders, entries on disk, snapshots of the state, and identities.
 
-from typing import Final
+Commands come from any broker, and entries from other replicas. Their numbers keep the bounds of messages, and their
+bundles the rules of the wire, because they are sent on in messages. A command that breaks them has no effect, at any
+replica.
+"""
+
+from typing import Annotated, Final
 
 import msgspec
 
+from resprout.core import limits
 from resprout.core.bundle import Bundle, from_record, to_record
-from resprout.core.message_fields import Marks
+from resprout.core.errors import WireError
+from resprout.core.message_fields import EPOCH_MAX, PLACE_MAX, BoundedNumber, Marks, Microseconds
 from resprout.logs.positions import StoredPosition
+from resprout.wire.bundles import check_head
+
+_TOTALS: Final = EPOCH_MAX << 40 | PLACE_MAX
+EntryTotal = Annotated[int, msgspec.Meta(ge=-1, le=_TOTALS - limits.BUNDLE_MESSAGES)]
+"""The places of the other messages of a bundle follow."""
+CommandTotal = Annotated[int, msgspec.Meta(ge=-1, le=_TOTALS - 2 * limits.BUNDLE_MESSAGES)]
+"""An entry may have only the last messages of a command."""
+ShortText = Annotated[str, msgspec.Meta(max_length=limits.REASON_BYTES)]
 
 
 class LogCommand(msgspec.Struct, frozen=True, array_like=True):
     """A command that is decided in a slot: a bundle or a gap mark, with its number in its feed."""
 
-    feed: str
-    number: int
-    time_us: int
+    feed: ShortText
+    number: BoundedNumber
+    time_us: Microseconds
     """Time at which the feeder received it, in microseconds since 1970 (in virtual time in the simulator)."""
-    tseq: int
+    tseq: CommandTotal
     """Place of a `total` message in the total order; -1 for other messages."""
     bundle: bytes = b""
-    gap: str = ""
+    gap: ShortText = ""
     """Reason why messages before this command may be missing; empty for a bundle."""
     begins: bool = False
     """Whether this command, which has no messages, marks the beginning of a new subscription."""
@@ -28,16 +43,16 @@ class LogCommand(msgspec.Struct, frozen=True, array_like=True):
 class LogEntry(msgspec.Struct, frozen=True, array_like=True):
     """An entry of a replica: the messages of a bundle, with one offset each, or a gap mark with one offset."""
 
-    number: int
+    number: BoundedNumber
     """Number of entries before this one, which is its position in the store."""
-    offset: int
+    offset: BoundedNumber
     """Offset of the first message, or of the gap mark."""
-    time_us: int
+    time_us: Microseconds
     """Time of the entry, never lower than that of the entry before."""
-    tseq: int
+    tseq: EntryTotal
     bundle: bytes = b""
-    gap: str = ""
-    count: int = 1
+    gap: ShortText = ""
+    count: Annotated[int, msgspec.Meta(ge=1, le=limits.BUNDLE_MESSAGES)] = 1
     """Number of offsets that the entry takes."""
 
     @property
@@ -48,14 +63,14 @@ class LogEntry(msgspec.Struct, frozen=True, array_like=True):
     @property
     def messages(self) -> Bundle | None:
         """The bundle of this entry; None for a gap mark."""
-        return from_record(self.bundle) if self.bundle else None
+        return read_bundle(self.bundle) if self.bundle else None
 
 
 class StateFields(msgspec.Struct, frozen=True, array_like=True):
-    next: int
-    end: int
-    time_us: int
-    feeds: tuple[tuple[str, int], ...]
+    next: BoundedNumber
+    end: BoundedNumber
+    time_us: Microseconds
+    feeds: tuple[tuple[str, BoundedNumber], ...]
     marks: Marks
     id: str
     positions: tuple[StoredPosition, ...] = ()
@@ -85,6 +100,17 @@ def to_bytes(value: LogCommand | LogEntry | StateFields) -> bytes:
 
 def bundle_command(feed: str, number: int, time_us: int, tseq: int, bundle: Bundle) -> bytes:
     return _encode(LogCommand(feed, number, time_us, tseq, to_record(bundle)))
+
+
+def read_bundle(record: bytes) -> Bundle | None:
+    """Return the bundle, or None if no honest broker has written it. Its columns may still be damaged."""
+    bundle = from_record(record)
+    try:
+        if bundle is not None:
+            check_head(bundle)
+    except WireError:
+        return None
+    return bundle
 
 
 def read_command(data: bytes) -> LogCommand | None:

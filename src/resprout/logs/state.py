@@ -16,12 +16,12 @@ messages were lost, and the log gets a gap mark.
 import zlib
 from typing import Final
 
-from resprout.core.bundle import Bundle, Origin, from_record, split, to_record
+from resprout.core.bundle import Bundle, Origin, split, to_record
 from resprout.core.errors import WireError
 from resprout.core.message_fields import to_marks
 from resprout.logs.messages import feeding_broker
 from resprout.logs.positions import Positions, read_position_command
-from resprout.logs.records import LogEntry, StateFields, read_command, read_state, to_bytes
+from resprout.logs.records import LogEntry, StateFields, read_bundle, read_command, read_state, to_bytes
 
 FEEDS_KEPT: Final = 16
 """Number of feeds that are remembered; the feeder of a forgotten feed starts a new one. At most two are in use: that of
@@ -78,7 +78,7 @@ class LogState:
             records.append(self._append_gap(command.time_us, "the subscription of the log was lost"))
         if command.gap:
             return [*records, self._append_gap(command.time_us, command.gap)]
-        bundle = from_record(command.bundle)
+        bundle = read_bundle(command.bundle)
         new = self._new_part(bundle) if bundle is not None else None
         if new is not None:
             self._mark(new)

@@ -12,12 +12,13 @@ from typing import Final
 import msgspec
 
 from resprout.core.errors import UsageError
-from resprout.core.message_fields import NUMBER_MAX, BoundedNumber, Microseconds
+from resprout.core.message_fields import NUMBER_MAX, BoundedNumber, Microseconds, PartitionCount
+from resprout.core.partitions import split_name
 from resprout.journal.interface import Flush
 from resprout.logs.declaration import LOG_PREFIX, LogDeclaration, SegmentBytes, check_log
 
 TABLE_MAX: Final = 256
-"""Most logs that commands have declared, deleted ones included."""
+"""Most partitions of the logs that commands have declared. A log that has one, or was deleted, counts as one."""
 
 
 class DeclaredLog(msgspec.Struct, frozen=True, array_like=True):
@@ -33,24 +34,30 @@ class DeclaredLog(msgspec.Struct, frozen=True, array_like=True):
     retain_us: Microseconds
     flush: Flush
     segment_bytes: SegmentBytes
+    partitions: PartitionCount = 1
 
     @property
-    def rank(self) -> tuple[int, int, tuple[str, ...], str]:
+    def size(self) -> int:
+        """Number of partitions, or 1 for a deleted log."""
+        return self.partitions if self.replicas else 1
+
+    @property
+    def rank(self) -> tuple[int, int, tuple[str, ...], str, int]:
         """Value that is higher for the declaration that wins; the last parts make the choice equal everywhere."""
-        return (self.generation, self.version, self.replicas, self.filter)
+        return (self.generation, self.version, self.replicas, self.filter, self.partitions)
 
     @property
     def log(self) -> LogDeclaration:
         return LogDeclaration(
             self.name, self.filter, self.replicas, self.retain_bytes, self.retain_us, self.flush, self.segment_bytes,
-            self.generation, self.version,
+            self.generation, self.version, self.partitions,
         )  # fmt: skip
 
 
 def declared(log: LogDeclaration) -> DeclaredLog:
     return DeclaredLog(
         log.name, log.filter, log.replicas, log.generation, log.version, log.retain_bytes, log.retain_us, log.flush,
-        log.segment_bytes,
+        log.segment_bytes, log.partitions,
     )  # fmt: skip
 
 
@@ -77,9 +84,30 @@ class LogTable:
         """All logs that exist."""
         return tuple([one.log for one in self._all.values() if one.replicas])
 
+    @property
+    def parts(self) -> tuple[LogDeclaration, ...]:
+        """The partitions of all logs that exist; a log with one partition stands for it."""
+        return tuple([part for log in self.logs for part in log.parts])
+
     def find(self, name: str) -> LogDeclaration | None:
         found = self._all.get(name)
         return found.log if found is not None and found.replicas else None
+
+    def find_part(self, name: str) -> LogDeclaration | None:
+        """Return the partition of this name, or the log of this name, which may have several partitions."""
+        log, number = split_name(name)
+        found = self.find(log)
+        if found is None or number is None:
+            return found
+        return found.parts[number] if 1 < found.partitions > number else None
+
+    def not_found(self, name: str) -> str:
+        """Return why there is no log or partition of this name."""
+        log, number = split_name(name)
+        found = self.find(log)
+        if found is None or number is None:
+            return f"there is no log {log}; the logs are: {self.names}"
+        return f"the log {log} has no partition {number}: it has {found.partitions}"
 
     @property
     def names(self) -> str:
@@ -104,14 +132,16 @@ class LogTable:
     def merge(self, others: Iterable[DeclaredLog]) -> bool:
         """Take over declarations that win against those in the table. Returns whether any does. Raises UsageError for
         one that is not valid."""
-        is_changed = False
+        is_changed, size = False, sum(each.size for each in self._all.values())
         for one in others:
             check_declared(one)
             known = self._all.get(one.name)
             if known is not None and known.rank >= one.rank:
                 continue
-            if known is None and len(self._all) >= 2 * TABLE_MAX:
+            more = one.size - (known.size if known is not None else 0)
+            if more > 0 and size + more > 2 * TABLE_MAX:
                 continue
+            size += more
             self._all[one.name] = one
             is_changed = True
         return is_changed
@@ -133,8 +163,11 @@ class LogTable:
         known = self._all.get(log.name)
         if known is not None and known.replicas:
             raise UsageError(f"there is a log {log.name} already; it keeps {known.filter}")
-        if known is None and len(self.told) >= TABLE_MAX:
-            raise UsageError(f"the network has had {TABLE_MAX} logs that commands have declared, the most it may")
+        size = sum(one.size for one in self.told if one.name != log.name) + log.partitions
+        if (known is None or log.partitions > 1) and size > TABLE_MAX:
+            raise UsageError(
+                f"the network has had {TABLE_MAX} logs or partitions that commands have declared, the most it may"
+            )
         last = known.generation if known is not None else 0
         made = declared(msgspec.structs.replace(log, generation=min(NUMBER_MAX, max(time_us, last + 1)), version=0))
         check_declared(made)

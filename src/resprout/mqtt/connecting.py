@@ -59,8 +59,8 @@ def keep_alive_of(packet: Connect, limits: ServerLimits) -> int:
     return most if most and (not packet.keep_alive or packet.keep_alive > most) else packet.keep_alive
 
 
-def accept(packet: Connect, limits: ServerLimits, is_present: bool, client_id: str, expiry: int) -> Connack:
-    """Return the CONNACK for an opened session."""
+def accept(packet: Connect, limits: ServerLimits, is_present: bool, client_id: str, expiry: int, name: str) -> Connack:
+    """Return the CONNACK for an opened session. `name` is the client's name in the tree, which can be a topic level."""
     if packet.version != V5:
         return Connack(is_present and packet.version != V3_1)  # in MQTT 3.1 this bit is reserved
     found: dict[str, Any] = {}
@@ -83,7 +83,7 @@ def accept(packet: Connect, limits: ServerLimits, is_present: bool, client_id: s
     if (keep_alive := keep_alive_of(packet, limits)) != packet.keep_alive:
         found["server_keep_alive"] = keep_alive
     if asked.request_response_information and limits.response_information:
-        found["response_information"] = f"{limits.response_information}/{client_id}"
+        found["response_information"] = f"{limits.response_information}/{name}"
     return Connack(is_present, Reason.SUCCESS, Properties(**found))
 
 

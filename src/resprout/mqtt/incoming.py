@@ -79,8 +79,12 @@ class Incoming:
             raise MqttError(Reason.RETAIN_NOT_SUPPORTED, "retained messages are not supported")
         entry: Inbound | None = None
         if qos:
+            is_in_use = self._is_in_use(packet)
             entry = self._enter(packet)
             if entry is None:
+                return
+            if is_in_use:
+                self._answer(entry, Reason.PACKET_IDENTIFIER_IN_USE, "the packet identifier is in use", out)
                 return
         try:
             self._check(topic, packet)
@@ -123,6 +127,15 @@ class Incoming:
             return self._aliases[alias]
         except KeyError:
             raise protocol_error(f"topic alias {alias} is not defined") from None
+
+    def _is_in_use(self, packet: Publish) -> bool:
+        """Return whether the client uses this packet identifier for a publication with another QoS. MQTT 3 has no
+        reason code for it."""
+        if self._sender.version != V5:
+            return False
+        if packet.qos == 1:
+            return packet.packet_id in self._unreleased
+        return any(entry.packet_id == packet.packet_id for entry in self._acks[0])
 
     def _enter(self, packet: Publish) -> Inbound | None:
         """Count a QoS 1 or 2 publication against the receive maximum; return None if it is a retransmission."""

@@ -51,7 +51,7 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     shared_available: bool = True
     maximum_qos: int = 2
     response_information: str = ""
-    """Prefix of response topics (Response Information); the client identifier is appended."""
+    """Prefix of response topics (Response Information); the client's name in the tree is appended."""
 
     def __post_init__(self) -> None:
         for name, least, most in (

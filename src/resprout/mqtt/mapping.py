@@ -6,11 +6,11 @@ properties become attributes with the prefix `mqtt.`, which user properties cann
     mqtt.qos               0 or 1; absent means 2, so messages of native clients are sent with the subscription's QoS
     mqtt.retain            true if the message is retained
     mqtt.expires           expiry time in microseconds since 1970
-    mqtt.payload_format    1 for UTF-8 text
+    mqtt.payload_format    1 for UTF-8 text, 0 for bytes if the publisher said so
     mqtt.content_type, mqtt.response_topic
     mqtt.correlation_data  in base64
     mqtt.user              all user properties as JSON, if they cannot be attributes: a name repeats, is empty, is too
-                           long or begins with `mqtt.`, or a value is too long
+                           long or begins with `mqtt.`, a value is too long, or there are too many
 
 A string longer than the limit of an attribute continues in `NAME.1`, `NAME.2` and so on.
 """
@@ -28,9 +28,9 @@ from resprout.core.limits import (
     Attributes,
     AttributeValue,
 )
+from resprout.core.timing import EXPIRES
 from resprout.mqtt.packets import NO_PROPERTIES, Properties
 from resprout.mqtt.reasons import MqttError, Reason
-from resprout.values.rows import EXPIRES
 
 PREFIX: Final = "mqtt."
 QOS: Final = "mqtt.qos"
@@ -63,7 +63,7 @@ def attributes_of(qos: int, retain: bool, values: Properties, wall_us: int) -> d
         return found
     if values.message_expiry is not None:
         found[EXPIRES] = wall_us + values.message_expiry * 1_000_000
-    if values.payload_format:
+    if values.payload_format is not None:
         found[PAYLOAD_FORMAT] = values.payload_format
     if values.content_type is not None:
         _put_text(found, CONTENT_TYPE, values.content_type)
@@ -72,7 +72,7 @@ def attributes_of(qos: int, retain: bool, values: Properties, wall_us: int) -> d
     if values.correlation_data is not None:
         _put_text(found, CORRELATION_DATA, base64.b64encode(values.correlation_data).decode())
     if values.user:
-        _put_user(found, values.user)
+        found = _with_user(found, values.user)
     if len(found) > ATTRIBUTES_PER_MESSAGE - SET_BY_SERVER:
         raise MqttError(Reason.QUOTA_EXCEEDED, "the properties take more attributes than a message may have")
     return found
@@ -96,7 +96,9 @@ def _put_text(found: dict[str, AttributeValue], name: str, text: str) -> None:
         found[f"{name}.{number}" if number else name] = text[begin : begin + step]
 
 
-def _put_user(found: dict[str, AttributeValue], user: tuple[tuple[str, str], ...]) -> None:
+def _with_user(found: dict[str, AttributeValue], user: tuple[tuple[str, str], ...]) -> dict[str, AttributeValue]:
+    """Return the attributes with the user properties: each as an attribute if possible, and all as JSON if that is not
+    possible for each. If there are too many attributes then, return only the JSON."""
     plain: dict[str, AttributeValue] = {}
     is_whole = True
     for name, value in user:
@@ -104,9 +106,11 @@ def _put_user(found: dict[str, AttributeValue], user: tuple[tuple[str, str], ...
             is_whole = False
         else:
             plain[name] = value
-    if not is_whole:
-        _put_text(found, USER, msgspec.json.encode(user).decode())
-    found.update(plain)
+    if is_whole and len(found) + len(plain) <= ATTRIBUTES_PER_MESSAGE - SET_BY_SERVER:
+        return {**found, **plain}
+    _put_text(found, USER, msgspec.json.encode(user).decode())
+    both = {**found, **plain}
+    return both if len(both) <= ATTRIBUTES_PER_MESSAGE - SET_BY_SERVER else found
 
 
 def _fits(name: str, value: str) -> bool:
@@ -149,8 +153,9 @@ def properties_of(attributes: Attributes) -> Properties:
 def _special_properties(attributes: Attributes) -> dict[str, Any]:
     """Return the MQTT properties other than user properties, as fields of `Properties`."""
     found: dict[str, Any] = {}
-    if attributes.get(PAYLOAD_FORMAT) == 1:
-        found["payload_format"] = 1
+    payload_format = attributes.get(PAYLOAD_FORMAT)
+    if isinstance(payload_format, int) and payload_format in (0, 1):
+        found["payload_format"] = int(payload_format)
     if (content_type := _text(attributes, CONTENT_TYPE)) is not None:
         found["content_type"] = content_type
     response_topic = _text(attributes, RESPONSE_TOPIC)

@@ -121,6 +121,15 @@ class Outgoing:
         """Packet identifiers in use."""
         return tuple(self._flight)
 
+    def settled(self, source: str) -> list[Message]:
+        """Return the messages of a shared subscription that no other client may get if this one leaves: those that are
+        done, and those with QoS 2 that were sent."""
+        return [
+            item.message
+            for item in self._given
+            if item.source == source and item.message is not None and (item.is_done or (item.qos == 2 and item.is_sent))
+        ]
+
     # -- messages ------------------------------------------------------------------------------------------------------
 
     def deliver(self, message: Message, match: Match | None, wall_us: int, out: list[Action], source: str = "") -> None:

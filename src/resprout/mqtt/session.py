@@ -256,7 +256,7 @@ class ServerSession:
         self.state = state
         sender = self._sender
         self._parts = (Incoming(state, self.limits, sender), SubscribeHandling(state, self.limits, sender))
-        connack = accept(connect, self.limits, is_present, client_id, self._expiry)
+        connack = accept(connect, self.limits, is_present, client_id, self._expiry, state.name)
         if self.phase is Phase.OVER:  # the connection closed before CONNACK, so there is no will
             self._detach(now_us, out)
             return out
@@ -379,8 +379,10 @@ class ServerSession:
     def deliver_retained(self, message: Message, subscription: Subscription, now_us: int) -> list[Action]:
         """Queue a retained message that matches a new subscription."""
         out: list[Action] = []
-        wall_us = now_us + self._offset_us
-        self._open_state().outgoing.deliver_retained(message, match_of(subscription), wall_us, out)
+        state = self._open_state()
+        if subscription.request.no_local and message.publisher == state.name:
+            return out
+        state.outgoing.deliver_retained(message, match_of(subscription), now_us + self._offset_us, out)
         return self._with_save(out)
 
     def subscribed(self, token: int, reasons: Sequence[int], now_us: int) -> list[Action]:

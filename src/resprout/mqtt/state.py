@@ -1,5 +1,6 @@
 """State of a session that outlives its connections, and the dump of it that lets another broker resume the session."""
 
+from collections.abc import Collection
 from typing import Final
 
 import msgspec
@@ -73,16 +74,25 @@ class SessionState:
         if packet_id not in self.received:
             self.received[packet_id] = Inbound(packet_id, 2, 0, Reason.SUCCESS)
 
-    def dump(self) -> bytes:
+    def dump(self, unpublished: Collection[int] = ()) -> bytes:
         """Return subscriptions and packet identifiers as bytes, without messages. Publications that the tree has not
         answered are included: the client publishes the dump after them, so they are in the tree wherever the dump
-        is."""
+        is. `unpublished` are the packet identifiers of those that will be published after the dump."""
+        self._encode_subscriptions()
+        flights = self.outgoing.dump()
+        received = [packet_id for packet_id in self.received if packet_id not in unpublished]
+        return _encode((DUMP_VERSION, msgspec.Raw(self.subscriptions.encoded), received, flights))
+
+    def dump_subscriptions(self) -> bytes:
+        """Return the dump of a session that has these subscriptions and nothing in flight."""
+        self._encode_subscriptions()
+        return _encode((DUMP_VERSION, msgspec.Raw(self.subscriptions.encoded), (), ()))
+
+    def _encode_subscriptions(self) -> None:
         subscriptions = self.subscriptions
         if not subscriptions.encoded:  # cached: there may be thousands, and they rarely change
             rows = [(each.request.filter, _options(each.request), each.identifier) for each in subscriptions]
             subscriptions.encoded = _encode(rows)
-        flights = self.outgoing.dump()
-        return _encode((DUMP_VERSION, msgspec.Raw(subscriptions.encoded), list(self.received), flights))
 
     @classmethod
     def load(cls, data: bytes, client_id: str, name: str) -> "SessionState":

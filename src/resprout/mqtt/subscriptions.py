@@ -126,6 +126,10 @@ class Subscriptions:
         self._matches[topic] = found
         return found
 
+    def has_match(self, topic: str) -> bool:
+        """Return whether a subscription that is not shared matches the topic."""
+        return bool(self._matching(topic))
+
     def _matching(self, topic: str) -> list[Subscription]:
         return [slot.subscription for slot in self._index.matching(topic) if slot.subscription is not None]
 

@@ -295,6 +295,9 @@ class RunningBroker:
         door = self._door
         guard = Guard(permit, host.reception.refused, door.keeps, door.is_for_anybody)
         machine.guard = lambda session, message: (message, ()) if session.is_internal else guard(session, message)
+        if machine.value_owners is not None and door.has_rules:
+            machine.value_owners.owner_of = door.owner_of
+            machine.value_owners.version = lambda: door.rules_version
         for reader in (recorder, machine.log_access):
             if reader is not None:
                 reader.may_read = lambda client, topic_filter: may_hear(permit(client).rights, client, topic_filter)

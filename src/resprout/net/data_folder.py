@@ -22,13 +22,15 @@ from resprout.journal.journal import Journal, Records, open_journal
 from resprout.journal.mending import Mended, mend
 from resprout.journal.reading import JournalReader, open_reader
 from resprout.net.disk import RealFiles, free_bytes, sync_folder
-from resprout.net.log_stores import LogStores
+from resprout.net.log_stores import LOGS, LogStores
 
 _OPTIONS: Final = JournalOptions()
 JOURNAL: Final = "journal"
 """The folder in it with the segments."""
 EVENTS: Final = "events"
 """The same, of the journal of events."""
+ENTRIES: Final = ".entries"
+"""End of the name of the store with the entries of a log."""
 _EVENTS_ID: Final = "events.json"
 _RECORDS_OF_OLD: Final = "records"
 _LIFE: Final = "life.json"
@@ -204,6 +206,22 @@ def look_into(path: Path, name: str = JOURNAL) -> JournalReader:
     """A journal of a broker, which may be running. UsageError when it is no folder of a broker, or damaged."""
     _check(path)
     return open_reader(RealFiles(path / name))
+
+
+def look_into_log(path: Path, log: str) -> JournalReader:
+    """The entries of a log, or of one partition, at a broker, which may be running. UsageError when it is no folder of
+    a broker, keeps no replica of this log, or is damaged."""
+    _check(path)
+    keys = [store.name.removesuffix(ENTRIES) for store in (path / LOGS).glob(f"*{ENTRIES}")]
+    generations = {key: key.removeprefix(f"{log}.") for key in keys if key.startswith(f"{log}.")}
+    found = [key for key, generation in generations.items() if generation.isdecimal()] + [
+        key for key in keys if key == log
+    ]
+    if not found:
+        kept = ", ".join(sorted(keys)) or "none"
+        raise UsageError(f"{path}: this broker keeps no replica of the log {log}; it keeps: {kept}")
+    latest = max(found, key=lambda key: int(generations.get(key, "0")))
+    return open_reader(RealFiles(path / LOGS / f"{latest}{ENTRIES}"))
 
 
 def _check(path: Path) -> None:

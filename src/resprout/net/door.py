@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from resprout.net.host import Host
 
 MAY_NOT_SEE: Final = "it may neither observe nor operate"
+OWNERS_KEPT: Final = 10_000
+"""Names of clients whose identities are remembered."""
 
 
 class Entrance(msgspec.Struct, frozen=True):
@@ -103,6 +105,10 @@ class Door:
         self.login = LoginSecret(*read_login(login)) if login is not None else None
         self.changed: Callable[[], None] = lambda: None
         """Called when there are new rules."""
+        self.rules_version = 1
+        """Counts the rules that were read."""
+        self._owners: dict[str, str] = {}
+        """What `owner_of` has returned."""
 
     @property
     def has_rules(self) -> bool:
@@ -121,6 +127,15 @@ class Door:
         """Whether a client that shows nothing may consume this durable subscription, by the rules."""
         return self._rules is not None and self._rules.is_for_anybody(durable)
 
+    def owner_of(self, client: str) -> str:
+        """Return the identity whose clients may have this name: the first that the rules list; empty for none."""
+        owner = self._owners.get(client)
+        if owner is None:
+            if len(self._owners) >= OWNERS_KEPT:
+                self._owners.clear()
+            owner = self._owners[client] = self._rules.owner_of(client) if self._rules is not None else client
+        return owner
+
     def reload(self) -> None:
         """Read the files again. UsageError, and nothing has changed, when one of them is not good."""
         rules = read_rules(self._rules_file) if self._rules_file is not None else None
@@ -128,6 +143,8 @@ class Door:
             self.keyring.reload()
         if rules is not None:
             self._rules = rules
+            self.rules_version += 1
+            self._owners.clear()
             self.book = LoginBook(rules.identities)
             self.changed()
 

@@ -16,6 +16,10 @@ MEMBERS_MAX: Final = 64
 """Of one configuration: every decision is sent to all of them."""
 ROUND_LEAP_MAX: Final = 1 << 32
 """By so much the round of a ballot may be ahead of the one known before: a liar must not use up the numbers."""
+SLOT_LEAP_MAX: Final = 4096
+"""By so much a slot that is voted on may be ahead of the last one that is known to be decided. Honest leaders stay 256
+ahead (`UNDER_WAY_MAX`); a replica that is further behind fetches decisions first. A leader fills every slot up to the
+last one that anybody has voted on, so a liar must not name one that is far away."""
 
 
 class Ballot(msgspec.Struct, frozen=True, array_like=True, order=True):

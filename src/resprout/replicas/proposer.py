@@ -14,7 +14,7 @@ from collections import deque
 from typing import Final
 
 from resprout.replicas.ledger import Ledger
-from resprout.replicas.messages import NOTHING, AcceptedEntry, Ballot, Promise, SlotEntry, is_majority
+from resprout.replicas.messages import NOTHING, SLOT_LEAP_MAX, AcceptedEntry, Ballot, Promise, SlotEntry, is_majority
 
 PENDING_MAX: Final = 4096
 """Commands that wait for a slot."""
@@ -75,8 +75,11 @@ class Proposer:
 
     def promise(self, member: str, promise: Promise) -> None:
         """The owner has learned what the promise shows as decided. Only a promise that reaches back to what is decided
-        here counts."""
-        if self.phase is not Phase.PREPARING or promise.after > self._ledger.chosen:
+        here counts, and only one without votes on slots that no honest replica would have voted on."""
+        chosen = self._ledger.chosen
+        if self.phase is not Phase.PREPARING or promise.after > chosen:
+            return
+        if any(vote.slot > chosen + SLOT_LEAP_MAX for vote in promise.votes):
             return
         self.promised[member] = None
         for vote in promise.votes:
@@ -109,9 +112,8 @@ class Proposer:
     def next_entries(self) -> tuple[int, tuple[SlotEntry, ...]]:
         """The first slot, and what is to be proposed in it and the following ones now."""
         first, entries = self._next, list[SlotEntry]()
-        while self.is_leading and len(self.under_way) < UNDER_WAY_MAX:
-            if any(entry.is_configuration for entry in self._entries.values()):
-                break
+        is_changing = any(entry.is_configuration for entry in self._entries.values())
+        while self.is_leading and not is_changing and len(self.under_way) < UNDER_WAY_MAX:
             is_found = self._next <= max(self._found, default=0)
             if is_found:
                 vote = self._found.get(self._next)
@@ -130,6 +132,7 @@ class Proposer:
             entries.append(entry)
             self.under_way[self._next] = {}
             self._entries[self._next] = entry
+            is_changing = entry.is_configuration
             self._under_way_bytes = size
             self._next += 1
         return first, tuple(entries)

@@ -26,6 +26,7 @@ from resprout.replicas.ledger import HeartbeatDue, Ledger, News, PatienceOver, R
 from resprout.replicas.messages import (
     MEMBERS_MAX,
     ROUND_LEAP_MAX,
+    SLOT_LEAP_MAX,
     Accept,
     Accepted,
     Ask,
@@ -75,12 +76,12 @@ class Acceptor:
             self._refuse(peer)
             return
         self._heed(peer, message.ballot, now_us)
-        for slot, entry in enumerate(message.entries, message.first):
-            vote = ledger.votes.get(slot)
-            if slot > ledger.chosen and (vote is None or vote.ballot < message.ballot):
-                self._desk.persist(ledger.vote(slot, entry))
-        if message.entries:
-            last = message.first + len(message.entries) - 1
+        last = message.first + len(message.entries) - 1
+        if message.entries and last <= ledger.chosen + SLOT_LEAP_MAX:
+            for slot, entry in enumerate(message.entries, message.first):
+                vote = ledger.votes.get(slot)
+                if slot > ledger.chosen and (vote is None or vote.ballot < message.ballot):
+                    self._desk.persist(ledger.vote(slot, entry))
             self._say(peer, Accepted(self._desk.group, message.ballot, message.first, last))
         self._learner.learn_upto(peer, message.ballot, message.chosen)
 

@@ -16,10 +16,15 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
+from msgspec.structs import replace
+
 from resprout.core.contract import Answer, Deliver, Effect
+from resprout.core.limits import AttributeValue
 from resprout.core.message import Message
+from resprout.core.timing import DUE, EXPIRES, PUBLISHED
 from resprout.edge.client.consumer import ConsumerMachine
 from resprout.edge.client.machine import ClientMachine
+from resprout.edge.client.options import ClientOptions
 from resprout.edge.durable_messages import RetryTerms, Settlement, Terms, WhenFull
 from resprout.edge.requests import (
     AcknowledgeRequest,
@@ -165,6 +170,11 @@ class Driver(Protocol):
         """Since the beginning of the run."""
         ...
 
+    @property
+    def wall_us(self) -> int:
+        """Since 1970, where the run has such a time; otherwise like `now_us`."""
+        ...
+
     def record(self, row: Row) -> None: ...
 
     def wake(self, at_us: int) -> None:
@@ -274,6 +284,8 @@ class AppRunner:
     def _ask(self, request: ClientRequest) -> None:
         """The machine takes the request now and sends it at the next `_flush`, with whatever is asked until then."""
         self._tokens += 1
+        if isinstance(request, PublishRequest) and (request.delay_us or request.ttl_us):
+            request = _timed(request, self._driver.wall_us)
         self._observer.asked(self._driver.now_us, request)
         if isinstance(request, PublishRequest):
             self._unnumbered[self._tokens] = request
@@ -291,19 +303,32 @@ class AppRunner:
             self._driver.flush()
 
 
+def _timed(request: PublishRequest, wall_us: int) -> PublishRequest:
+    """Return the request with attributes that say when it is due and when it expires."""
+    told: dict[str, AttributeValue] = {**request.attributes, PUBLISHED: wall_us}
+    if request.delay_us:
+        told[DUE] = wall_us + request.delay_us
+    if request.ttl_us:
+        told[EXPIRES] = wall_us + request.ttl_us
+    return replace(request, attributes=told)
+
+
 DROPPING_WINDOW: Final = 4
 """Messages that a consumer has at once where the oldest are dropped: few, so that others wait in short runs, too."""
 
 
 def make_consumer(
-    spec: ClientSpec, wanted: SubscriptionSpec, incarnation: int, others: tuple[str, ...]
+    spec: ClientSpec, wanted: SubscriptionSpec, incarnation: int, others: tuple[str, ...], epoch_us: int
 ) -> ConsumerMachine:
     assert wanted.durable is not None
     when_full = DURABLE_WHEN_FULL[wanted.when_full]
     retry = RetryTerms(f"dead/{wanted.durable}", wanted.max_deliver, wanted.ack_wait_us) if wanted.retries else None
     terms = Terms(wanted.filter, wanted.where, wanted.group, when_full, wanted.max_pending, retry)
     window = DROPPING_WINDOW if when_full is WhenFull.DROP_OLDEST else None
-    return ConsumerMachine(spec.name, incarnation, spec.broker, wanted.durable, terms, window=window, others=others)
+    return ConsumerMachine(
+        spec.name, incarnation, spec.broker, wanted.durable, terms, window=window, others=others,
+        options=ClientOptions(epoch_us=epoch_us),
+    )  # fmt: skip
 
 
 DELAYS_US: Final = (0, 0, 100_000, 2_000_000)

@@ -79,6 +79,14 @@ class RandomOptions(msgspec.Struct, frozen=True):
     """Publications made at once, all on one topic with the same guarantee and keys; `operations` counts every one."""
     subscribed: bool = False
     """Each client publishes only to topics that it subscribes to itself; without `topics`, to all of those."""
+    delays: Share = 0.0
+    """Chance that a publication is delayed, by up to `delay_max`. It is `eventual` then, and has no keys."""
+    delay_max_us: Annotated[int, msgspec.Meta(ge=1, le=3_600_000_000)] = 1_000_000
+    expiries: Share = 0.0
+    """Chance that a publication expires, up to `ttl_max` after it was made."""
+    ttl_max_us: Annotated[int, msgspec.Meta(ge=1, le=3_600_000_000)] = 1_000_000
+    priorities: bool = False
+    """Whether publications have priorities, 0 to 9."""
     churn: Share = 0.0
     """Chance, before each publication, that the client begins or ends one extra subscription."""
     churn_where: Share = 0.0

@@ -10,6 +10,7 @@ from resprout.edge.requests import (
     BrokerChanged,
     ClientNews,
     ClientRequest,
+    DeliveriesExpired,
     DeliveriesSkipped,
     OutcomeAnswered,
     Published,
@@ -124,11 +125,12 @@ class ClientRows:
                 for seq in range(news.first, news.last + 1):
                     identity = self._identity(news.stream, seq)
                     yield self._row(time_us, kinds.RECEIPT, **identity, receipt=news.receipt.label)
-            case DeliveriesSkipped():
+            case DeliveriesSkipped() | DeliveriesExpired():
+                kind = kinds.DROPPED if isinstance(news, DeliveriesSkipped) else kinds.EXPIRED
                 for span in news.spans:
                     origin = {"publisher": span.publisher, "incarnation": span.incarnation, "stream": span.stream}
                     for seq in range(span.first, span.last + 1):
-                        yield self._row(time_us, kinds.DROPPED, **origin, seq=seq)
+                        yield self._row(time_us, kind, **origin, seq=seq)
             case Refused():
                 yield from self._refused(time_us, news)
             case SubscriptionRestarted():

@@ -22,9 +22,13 @@ _encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
 def declared_rows(time_us: int, world: str, logs: Iterable[LogDeclaration]) -> Iterator[Row]:
+    """Yield a row for each partition of the logs."""
     for log in logs:
-        about = {"log": log.name, "replicas": " ".join(log.replicas)}
-        yield Row(time_us=time_us, node=world, kind=kinds.LOG_DECLARED, filter=log.filter, attributes=about)
+        for number, part in enumerate(log.parts):
+            about = {"log": part.name, "replicas": " ".join(part.replicas)}
+            if log.partitions > 1:
+                about |= {"partition": str(number), "partitions": str(log.partitions)}
+            yield Row(time_us=time_us, node=world, kind=kinds.LOG_DECLARED, filter=log.filter, attributes=about)
 
 
 def kept_rows(time_us: int, node: str, log: str, entries: Sequence[LogEntry], end: int, runs: bool) -> Iterator[Row]:

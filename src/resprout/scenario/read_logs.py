@@ -7,6 +7,7 @@ replicas = ["b0", "b1", "b2"]
 retain_bytes = 1_000_000_000
 retain = "168h"
 flush = "always"
+partitions = 1
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from resprout.core.errors import UsageError
-from resprout.core.limits import check_name
+from resprout.core.limits import PARTITIONS, check_name
 from resprout.core.message_fields import NUMBER_MAX
 from resprout.filters.predicate import check_filter, filter_covers
 from resprout.journal.interface import Flush
@@ -28,7 +29,7 @@ LOGS_MAX: Final = 100
 READERS_MAX: Final = 100
 _BYTES_MAX: Final = 1 << 50
 _PAGE_BYTES_MAX: Final = 1 << 20
-_KEYS: Final = ("name", "filter", "replicas", "retain_bytes", "retain", "flush", "segment_bytes")
+_KEYS: Final = ("name", "filter", "replicas", "retain_bytes", "retain", "flush", "segment_bytes", "partitions")
 
 
 def read_logs(file: TomlTable, stack: Stack[Any], brokers: Sequence[str] = ()) -> tuple[LogDeclaration, ...]:
@@ -57,6 +58,7 @@ def _read_log(table: TomlTable, brokers: Sequence[str]) -> LogDeclaration:
         table.duration("retain", usual.retain_us),
         Flush(table.choice("flush", Flush, usual.flush)),
         table.integer("segment_bytes", 4_096, 1 << 31, usual.segment_bytes),
+        partitions=table.integer("partitions", 1, PARTITIONS, usual.partitions),
     )
 
 
@@ -75,7 +77,7 @@ def read_readers(
     file: TomlTable, logs: Sequence[LogDeclaration], clients: Sequence[ClientSpec]
 ) -> tuple[ReaderSpec, ...]:
     """Return the specifications in the `[[reader]]` tables of a scenario."""
-    filters = {log.name: log.filter for log in logs}
+    filters = {part.name: part.filter for log in logs for part in log.parts}
     readers: list[ReaderSpec] = []
     for number, table in enumerate(file.tables("reader", READERS_MAX, "reader")):
         table.only(("client", "log", "filter", "start", "offset", "size", "pause", "until"))

@@ -41,6 +41,7 @@ from resprout.core.bundle import Pair, pairs_of
 from resprout.core.guarantee import Guarantee
 from resprout.core.limits import AttributeValue
 from resprout.core.message import Message
+from resprout.core.timing import PRIORITY, PRIORITY_MAX
 from resprout.edge.requests import (
     ClientNews,
     PublishRequest,
@@ -91,8 +92,20 @@ class RandomApp(PacedApp):
         for _ in range(min(left, self._options.burst)):
             payload = self.draw_payload(self._size())
             attributes = draw_attributes(self.rng) if self._options.attributes else {}
-            wishes.append(PublishRequest(topic, payload, guarantee, keys, attributes))
+            if self._options.priorities:
+                attributes = {**attributes, PRIORITY: self.rng.randint(0, PRIORITY_MAX)}
+            delay_us = self._draw_us(self._options.delays, self._options.delay_max_us)
+            ttl_us = self._draw_us(self._options.expiries, self._options.ttl_max_us)
+            if delay_us:
+                wish = PublishRequest(topic, payload, Guarantee.EVENTUAL, (), attributes, delay_us, ttl_us)
+            else:
+                wish = PublishRequest(topic, payload, guarantee, keys, attributes, 0, ttl_us)
+            wishes.append(wish)
         return wishes
+
+    def _draw_us(self, share: float, most_us: int) -> int:
+        """Return a time, or 0."""
+        return self.rng.randint(1, most_us) if share and self.rng.random() < share else 0
 
     def _keys(self, topic: str, guarantee: Guarantee) -> tuple[str, ...]:
         if not self.spec.keys:

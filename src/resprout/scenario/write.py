@@ -190,6 +190,7 @@ def _log(log: LogDeclaration) -> Lines:
         *_unless(log.retain_us == usual.retain_us, "retain", format_duration(log.retain_us)),
         *_unless(log.flush == usual.flush, "flush", str(log.flush)),
         *_unless(log.segment_bytes == usual.segment_bytes, "segment_bytes", log.segment_bytes),
+        *_unless(log.partitions == usual.partitions, "partitions", log.partitions),
     ]
 
 

@@ -257,7 +257,7 @@ class Cast:
         return self._link(machine, name, "client", incarnation, rng, window_of(client, self._links), epoch)
 
     def _make_consumer(self, client: ClientSpec, wanted: SubscriptionSpec, incarnation: int, rng: Random) -> Machine:
-        machine = make_consumer(client, wanted, incarnation, tuple(self._brokers))
+        machine = make_consumer(client, wanted, incarnation, tuple(self._brokers), 0)
         return self._link(machine, client.name, "client", incarnation, rng)
 
     def _link(

@@ -60,9 +60,13 @@ def reads_at_once(spec: ClientSpec) -> bool:
 def options_of(spec: ClientSpec, bundle_max: int = limits.BUNDLE_MESSAGES) -> ClientOptions:
     """Of the machine of a client: one whose program takes its time may have little waiting."""
     if reads_at_once(spec):
-        return ClientOptions(bundle_max=bundle_max, returns=spec.repeats)
+        return ClientOptions(bundle_max=bundle_max, returns=spec.repeats, epoch_us=0)
     return ClientOptions(
-        takes_at_once=False, untaken_bytes_max=UNREAD_BYTES_MAX, bundle_max=bundle_max, returns=spec.repeats
+        takes_at_once=False,
+        untaken_bytes_max=UNREAD_BYTES_MAX,
+        bundle_max=bundle_max,
+        returns=spec.repeats,
+        epoch_us=0,
     )
 
 
@@ -271,6 +275,10 @@ class _Driver:
     @property
     def now_us(self) -> int:
         return self._world.calendar.now_us
+
+    @property
+    def wall_us(self) -> int:
+        return self.now_us
 
     def wake(self, at_us: int) -> None:
         self._alarms += 1

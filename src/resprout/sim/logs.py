@@ -25,7 +25,7 @@ class VirtualLogs:
 
     def is_busy(self) -> bool:
         """Whether a log with a majority of its replicas has pending work, so that the run must go on."""
-        return any(self._is_busy(log) for log in self.declared)
+        return any(self._is_busy(part) for log in self.declared for part in log.parts)
 
     @property
     def declared(self) -> tuple[LogDeclaration, ...]:
@@ -69,7 +69,7 @@ class VirtualLogs:
         """Yield the rows for the contents of replicas at the end."""
         running = self._hosts()
         yield from declared_rows(self._world.now_us, WORLD, [log for log in self.declared if log not in self._logs])
-        for log in self.declared:
+        for log in [part for each in self.declared for part in each.parts]:
             for broker in self._world.nodes:
                 entries = self.entries(log, broker)
                 is_replica = broker in running and broker in log.replicas

@@ -161,6 +161,17 @@ class _Blows:
         crashes = [fault for fault in self.scenario.faults if fault.kind is FaultKind.CRASH]
         return any(not clients.isdisjoint(fault.nodes) for fault in crashes)
 
+    def _keep_crashed_clients_down(self) -> None:
+        """A client that starts again while its broker is down finds another one, and what only the disk of the first
+        one has comes after it."""
+        clients = {client.name for client in self.scenario.clients}
+        faults = [
+            fault
+            for fault in self.scenario.faults
+            if fault.kind is not FaultKind.RECOVER or clients.isdisjoint(fault.nodes)
+        ]
+        self.scenario = msgspec.structs.replace(self.scenario, faults=tuple(faults))
+
     def _returns(self, fault: FaultSpec, name: str) -> bool:
         """Draws whether and when; False when it is gone for good."""
         rng = self._rng
@@ -172,6 +183,8 @@ class _Blows:
                 soon_us = fault.at_us + rng.choice((1, rng.randint(1, 500_000), rng.randint(1, 15_000_000)))
                 if not self._survival.returns_early:
                     soon_us += REPAIRED_US
+                if self._survival.all_return and self._survival.clients_restart_at_home:
+                    self._keep_crashed_clients_down()
                 self._later(FaultSpec(soon_us, FaultKind.RECOVER, (name,), disk=self._keeps_disk()))
             case FaultKind.LEAVE:
                 others = [other for other in self._living if other != name]

@@ -3,16 +3,12 @@
 `homeless` finds brokers that run at the end of a run and have no place in the tree. The judge does not report them:
 what their clients would have received or published was never promised to anybody.
 
-A stack can say that clients of a dead broker are told that they may have missed messages (`Stack.known_anomalies`).
-`unexcused` bounds such losses by cause and number. The excuse covers what was on its way to such a client when its
-broker fell, and nothing else: the broker that served the client must have failed before the client was told, and the
-message must be no older than `UNDER_WAY_US` then. An older message counts as on its way only if its publisher was told
-`safe` after the failure: it waited at its own broker for the window of its publisher, or for a confirmation.
+Losses that clients were told of are counted, and bounded by their cause (`told_losses`).
 """
 
 import signal
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from multiprocessing import Pool
 from typing import Any, Final
@@ -20,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from resprout.audit.judge import judge
-from resprout.audit.verdict import Anomaly, lines
+from resprout.audit.verdict import lines
 from resprout.core.errors import UsageError
 from resprout.scenario.draw import LATENCIES_US, draw_scenario, with_conversation, with_groups
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario, random_for
@@ -29,14 +25,10 @@ from resprout.sim.checking import PERIOD
 from resprout.sim.classes import ANY, CLASSES, FAULTS, class_of
 from resprout.sim.mishaps import with_mishaps, with_rest
 from resprout.sim.run import RunResult, Trial
+from resprout.sim.told_losses import find_told, without_cause
 from resprout.stacks.stack import find_stack
 from resprout.trace import kinds
 from resprout.trace.schema import Row
-
-UNDER_WAY_US: Final = 10_000_000
-"""Ample for the slowest links and readers that are drawn."""
-_FAILS: Final = frozenset((FaultKind.CRASH, FaultKind.FREEZE, FaultKind.PARTITION, FaultKind.CUT, FaultKind.LEAVE))
-_SERVES: Final = " serves this client now"
 
 _BEGINS = frozenset((kinds.RECOVER, kinds.JOIN, "fenced", "moved"))
 """A life without a place begins, or will at once."""
@@ -47,64 +39,6 @@ DEFAULT_STACK: Final = "resprout"
 GROUPS: Final = "groups"
 """The class of other stacks than the default one: faults, and small groups that overlap."""
 NOTHING_SET: Final[Mapping[str, Any]] = {}
-
-_MessageKey = tuple[str | None, int | None, str | None, int | None]
-"""(publisher, incarnation, stream, number)."""
-
-
-def unexcused(scenario: Scenario, rows: Sequence[Row], told: Iterable[Anomaly]) -> list[str]:
-    """Return a line for each of these losses that no failure of the client's own broker explains."""
-    history = _History(scenario, rows)
-    return [f"UNEXCUSED: {one.explanation}" for one in told if not history.explains(one)]
-
-
-class _History:
-    def __init__(self, scenario: Scenario, rows: Sequence[Row]) -> None:
-        self._homes = {client.name: [(0, client.broker)] for client in scenario.clients}
-        """By client: since when which broker serves it."""
-        self._failures: dict[str, list[int]] = {}
-        self._losses: dict[str, list[int]] = {}
-        """By client: when it was told."""
-        self._published: dict[int, list[Row]] = {}
-        """By time."""
-        self._safe: dict[_MessageKey, int] = {}
-        """By message: when its publisher was told that it is safe."""
-        for row in rows:
-            if row.kind == kinds.NOTE and row.node in self._homes and (row.detail or "").endswith(_SERVES):
-                self._homes[row.node].append((row.time_us, str(row.detail).removesuffix(_SERVES)))
-            elif row.kind == kinds.SESSION_LOST:
-                self._losses.setdefault(row.node, []).append(row.time_us)
-            elif row.kind == kinds.PUBLISH:
-                self._published.setdefault(row.time_us, []).append(row)
-            elif row.kind == kinds.RECEIPT and row.receipt == "safe":
-                self._safe.setdefault(_key_of(row), row.time_us)
-            elif row.kind in _FAILS:
-                for name in (row.node, *(row.detail or "").split()):
-                    self._failures.setdefault(name, []).append(row.time_us)
-
-    def explains(self, loss: Anomaly) -> bool:
-        told_us = next((at for at in self._losses.get(loss.subscriber, ()) if at >= loss.time_us), None)
-        if told_us is None:
-            return False
-        homes = self._homes[loss.subscriber]
-        before = [broker for since_us, broker in homes if since_us < told_us][-1]
-        failed = [at for at in self._failures.get(before, ()) if at <= told_us]
-        if not failed:
-            return False
-        return loss.time_us >= failed[-1] - UNDER_WAY_US or self._was_safe_only_after(failed[-1], loss)
-
-    def _was_safe_only_after(self, failed_us: int, loss: Anomaly) -> bool:
-        (name,) = loss.messages
-        rows = [
-            row
-            for row in self._published.get(loss.time_us, ())
-            if name.startswith(str(row.publisher)) and name.endswith(str(row.seq))
-        ]
-        return bool(rows) and all(self._safe.get(_key_of(row), -1) > failed_us for row in rows)
-
-
-def _key_of(row: Row) -> _MessageKey:
-    return row.publisher, row.incarnation, row.stream, row.seq
 
 
 def homeless(scenario: Scenario, rows: Iterable[Row]) -> list[str]:
@@ -138,6 +72,8 @@ class TrialOutcome(msgspec.Struct, frozen=True):
     stack: str = DEFAULT_STACK
     fixed: Mapping[str, Any] = {}
     """Options that were set, not drawn."""
+    told: int = 0
+    """Messages that clients missed and were told of."""
 
     @property
     def failed(self) -> bool:
@@ -214,8 +150,9 @@ def try_seed(
         trial = swarm_trial(seed, drawn, stack, fixed)
         description = _describe(trial)
         result = trial.run(check_period)
-        complaints = [complaint_about(trial.scenario, result), *trial.complaints(result)]
-        return TrialOutcome(seed, drawn, description, result.digest, "\n".join(filter(None, complaints)), stack, fixed)
+        wrong, told = _judge(trial.scenario, result)
+        complaint = "\n".join(filter(None, [wrong, *trial.complaints(result)]))
+        return TrialOutcome(seed, drawn, description, result.digest, complaint, stack, fixed, told)
     except Exception:  # a failure of any kind is what a swarm is looking for
         return TrialOutcome(seed, drawn, description, "", traceback.format_exc().rstrip(), stack, fixed)
 
@@ -238,22 +175,27 @@ def try_seeds(
 
 
 def complaint_about(scenario: Scenario, result: RunResult) -> str:
-    """What the judge finds wrong with a run, or that it got stuck; empty when all is well."""
+    """Return what the judge finds wrong with a run, or that it got stuck; empty when all is well."""
+    return _judge(scenario, result)[0]
+
+
+def _judge(scenario: Scenario, result: RunResult) -> tuple[str, int]:
+    """Return what the judge finds wrong with a run, or that it got stuck, empty when all is well; and how many messages
+    clients missed and were told of."""
     stack = find_stack(scenario.stack)
-    verdict = judge(result.rows, scenario.bank_initial, stack.promise())
+    verdict = judge(result.rows, scenario.bank_initial, stack.promise(), clocks_us=0)
     passed_over = [*stack.known_anomalies]
-    if stack.tells_losses(stack.parse_options(scenario.options)):
+    if stack.keeps_us(stack.parse_options(scenario.options)):
         passed_over.append("lost_told")
     broken = [check.rule for check in verdict.checks if check.anomalies and check.rule not in passed_over]
     complaints = lines(verdict) if broken else []
-    if "lost_told" in stack.known_anomalies:
-        told = [anomaly for anomaly in verdict.anomalies if anomaly.rule == "lost_told"]
-        complaints += unexcused(scenario, result.rows, told)
+    told = find_told(stack, scenario, result.rows, verdict)
+    complaints += without_cause(stack, scenario, result.rows, told)
     if result.ended != "quiescent":
         complaints.append(f"STUCK: the run was not quiescent after {result.stats.time_us / 1e6:g} s of virtual time")
     if lost := homeless(scenario, result.rows):
         complaints.append(f"HOMELESS: {', '.join(lost)} found no place in the tree")
-    return "\n".join(complaints)
+    return "\n".join(complaints), len(told)
 
 
 def _describe(trial: Trial) -> str:

@@ -28,6 +28,7 @@ from resprout.client.client import Client
 from resprout.client.connect import connect
 from resprout.client.errors import ClientError, ConnectError, gap_text
 from resprout.client.past_events import Offset, Start, read_request
+from resprout.core.partitions import split_name
 from resprout.edge.messages import EventRead
 from resprout.edge.requests import EventsAnswered, ReadRequest
 from resprout.logs.declaration import LOG_PREFIX
@@ -95,9 +96,12 @@ class EventBrokers:
             await asyncio.sleep(PAUSE_S)
 
     def _in_turn(self, journal: str) -> list[str]:
-        """Where the journal was last, and then everywhere: a broker may have moved."""
+        """Where the journal was last, and then everywhere: a broker may have moved. Partitions of a log begin at
+        different servers."""
         home = self._homes.get(journal)
-        return sorted(self._access.servers, key=lambda server: server != home)
+        turn = (split_name(journal)[1] or 0) % len(self._access.servers)
+        servers = (*self._access.servers[turn:], *self._access.servers[:turn])
+        return sorted(servers, key=lambda server: server != home)
 
     async def _ask_at(self, server: str, request: ReadRequest) -> EventsAnswered:
         """ClientError or TimeoutError when it did not answer; the next attempt begins with a new connection."""
@@ -188,6 +192,11 @@ class JournalView:
         self._journal = journal
         self._filters = filters
         self._where = where
+
+    def partitions(self) -> int:
+        """Return how many partitions this log has; 1 for a journal."""
+        request = self._request(read_request(self._filters[0], self._where, "latest", LOOK_BYTES), self._journal)
+        return max(1, self._brokers.ask(request).partitions)
 
     def held(self, journal: str = "", least: int = 0) -> JournalExtent:
         """Return the extent of this journal, or of the first that a server keeps. If the replica of a log ends before

@@ -26,7 +26,8 @@ from resprout.client.connect import parse_addresses
 from resprout.client.past_events import Offset, Start, read_start
 from resprout.core.errors import ResproutError, UsageError
 from resprout.core.guarantee import Guarantee
-from resprout.core.limits import check_name, check_topic
+from resprout.core.limits import PARTITIONS, check_name, check_topic
+from resprout.core.partitions import check_log_name, split_name
 from resprout.filters.predicate import check_filter, parse_predicate
 from resprout.logs.declaration import LOG_PREFIX
 from resprout.net.identity.scram import read_login
@@ -110,7 +111,7 @@ def read_place(text: str) -> Start:
             kept = msgspec.json.decode(text, type=dict[str, Any])
         except msgspec.MsgspecError as error:
             raise UsageError(f"{text}: {error}") from None
-        if (place := _place_of(kept)) is not None:
+        if (place := _place_of(kept) or _place_in_partitions(kept)) is not None:
             return place
         offset = from_json(kept)
         return Offset(offset.journal, offset.position, offset.life)
@@ -123,6 +124,33 @@ def _place_of(kept: Mapping[str, Any]) -> Start | None:
     if len(values) == 1 and isinstance(values[0], dict):
         values = list(values[0].values())
     return _KAFKA.get(values[0]) if len(values) == 1 and type(values[0]) is int else None
+
+
+def _place_in_partitions(kept: Mapping[str, Any]) -> Start | None:
+    """Return the offset that names one for each partition of a log: as Kafka writes it, `{"bank": {"0": 41, "1": 7}}`,
+    or as a checkpoint has it. None for any other offset."""
+    names = [split_name(journal) for journal in kept]
+    if (
+        len(kept) > 1
+        and len({log for log, _ in names}) == 1
+        and {number for _, number in names} == set(range(len(kept)))
+    ):
+        positions = {
+            number: from_json({journal: kept[journal]}).position
+            for journal, (_, number) in zip(kept, names, strict=True)
+        }
+        return _offset_of(names[0][0], positions)
+    if len(kept) == 1:
+        ((journal, inner),) = kept.items()
+        if isinstance(inner, dict) and len(inner) > 1 and set(inner) == {str(number) for number in range(len(inner))}:
+            positions = {int(number): from_json({journal: position}).position for number, position in inner.items()}
+            return _offset_of(journal, positions)
+    return None
+
+
+def _offset_of(journal: str, positions: Mapping[int | None, int]) -> Offset:
+    in_order = tuple([positions[number] for number in range(len(positions))])
+    return Offset(journal, sum(in_order), positions=in_order)
 
 
 class JournalRange(msgspec.Struct, frozen=True):
@@ -191,6 +219,8 @@ class SourceOptions(msgspec.Struct, frozen=True):
     positions_min: int = 0
     """In one micro-batch, unless it has been waited for so long."""
     delay_s: float = TRIGGER_DELAY_S
+    assigned: tuple[int, ...] = ()
+    """Partitions of the log to read; none: all."""
 
     @property
     def journal(self) -> str:
@@ -209,7 +239,7 @@ class SinkOptions(msgspec.Struct, frozen=True):
 def source_options(options: Mapping[str, str], is_stream: bool) -> SourceOptions:
     """UsageError for whatever is wrong with them."""
     _check_known(options, _SOURCE)
-    log = _log_of(options)
+    log, assigned = _log_of(options)
     filters = tuple(dict.fromkeys(one.strip() for one in _filters_of(options, log).split(",")))
     where = options.get("where") or None
     for topic_filter in filters:
@@ -239,6 +269,7 @@ def source_options(options: Mapping[str, str], is_stream: bool) -> SourceOptions
         _pattern(options),
         _count(least, "minOffsetsPerTrigger", 1 << 62) if least is not None else 0,
         delay_us / 1e6,
+        assigned,
     )
 
 
@@ -248,19 +279,19 @@ def _tasks(is_stream: bool) -> str:
     return "1" if is_stream else str(min(os.cpu_count() or 1, PARTITIONS_MAX))
 
 
-def _log_of(options: Mapping[str, str]) -> str | None:
-    """The log to read, by `log` or by `assign`, which is `{"bank": [0]}`: a log has one partition."""
+def _log_of(options: Mapping[str, str]) -> tuple[str | None, tuple[int, ...]]:
+    """The log to read, by `log` or by `assign`, which is `{"bank": [0, 2]}`, and the partitions; none: all of them."""
     if "assign" not in options:
-        return _named("log", check_name, options["log"], "name of a log") if "log" in options else None
+        return _named("log", check_log_name, options["log"]) if "log" in options else None, ()
     try:
         ((log, partitions),) = msgspec.json.decode(options["assign"], type=dict[str, list[int]]).items()
     except (msgspec.MsgspecError, ValueError):
         raise UsageError(f'assign: {options["assign"]} is not of the form {{"LOG": [0]}}') from None
-    if partitions != [0]:
-        raise UsageError(f"assign: the log {log} has one partition, 0, and not {partitions}")
+    if not partitions or not all(0 <= number < PARTITIONS for number in partitions):
+        raise UsageError(f"assign: {partitions} are no partitions, which are numbered from 0")
     if options.get("log", log) != log:
         raise UsageError(f"assign: it names the log {log}, and the option log {options['log']}")
-    return _named("assign", check_name, log, "name of a log")
+    return _named("assign", check_name, log, "name of a log"), tuple(sorted(set(partitions)))
 
 
 def _filters_of(options: Mapping[str, str], log: str | None) -> str:

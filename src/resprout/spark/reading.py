@@ -24,6 +24,7 @@ from resprout.client.past_events import Offset
 from resprout.core.bundle import unpack_attributes, unpack_payloads
 from resprout.core.errors import UsageError
 from resprout.core.limits import AttributeValue
+from resprout.core.partitions import split_name
 from resprout.edge.messages import EventRead
 from resprout.spark.journal import JournalExtent, JournalView, brokers_of, gone, is_log, must_not_lose
 from resprout.spark.options import (
@@ -84,14 +85,15 @@ def check_schema(schema: "StructType") -> None:
 class ColumnMaker:
     """For tables with this schema."""
 
-    def __init__(self, schema: pa.Schema, in_log: bool = False) -> None:
-        """`in_log`: whether each message has an offset of its own."""
+    def __init__(self, schema: pa.Schema, in_log: bool = False, partition: int = 0) -> None:
+        """`in_log`: whether each message has an offset of its own. `partition`: the one of the log."""
         self._schema = schema
         self._in_log = in_log
+        self._partition = partition
         self._makers = [_MAKERS[name] for name in schema.names]
 
     def batch(self, events: Sequence[EventRead]) -> pa.RecordBatch:
-        rows = _Rows(events, self._in_log)
+        rows = _Rows(events, self._in_log, self._partition)
         arrays = [maker(rows, field.type) for maker, field in zip(self._makers, self._schema, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
@@ -99,9 +101,10 @@ class ColumnMaker:
 class _Rows:
     """Some bundles, message by message."""
 
-    def __init__(self, events: Sequence[EventRead], in_log: bool) -> None:
+    def __init__(self, events: Sequence[EventRead], in_log: bool, partition: int) -> None:
         self.events = events
         self.in_log = in_log
+        self.partition = partition
         self.counts = np.fromiter((event.bundle.count for event in events), np.int64, len(events))
         self.total = int(self.counts.sum())
         self.which = np.repeat(np.arange(len(events)), self.counts)
@@ -148,8 +151,8 @@ def _position(rows: _Rows, kind: pa.DataType) -> pa.Array:
 
 
 def _partition(rows: _Rows, kind: pa.DataType) -> pa.Array:
-    """Return the column `partition`: 0 for a log, the life of the broker for a journal."""
-    return pa.array(rows.number(0 if rows.in_log else event.life for event in rows.events), kind)
+    """Return the column `partition`: that of a log, or the life of the broker for a journal."""
+    return pa.array(rows.number(rows.partition if rows.in_log else event.life for event in rows.events), kind)
 
 
 def _index(rows: _Rows, kind: pa.DataType) -> pa.Array:
@@ -349,7 +352,7 @@ def batches(
     is_wanted: Callable[[EventRead], bool] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Small pages are put together: each batch costs Spark something."""
-    maker = ColumnMaker(schema, is_log(wanted.journal))
+    maker = ColumnMaker(schema, is_log(wanted.journal), split_name(wanted.journal)[1] or 0)
     pattern = re.compile(options.pattern) if options.pattern is not None else None
     gathered: list[EventRead] = []
     rows = size = 0

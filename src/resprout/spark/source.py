@@ -26,7 +26,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from resprout.edge.messages import EventRead
 from resprout.filters.predicate import is_plain, topic_matches
 from resprout.spark.options import JournalRange, SourceOptions, source_options
-from resprout.spark.reading import StreamProgress, batch_ranges, batches, check_schema, default_schema
+from resprout.spark.partitions import SourceProgress, source_ranges
+from resprout.spark.reading import batches, check_schema, default_schema
 from resprout.spark.sink import ResproutStreamWriter, ResproutWriter
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class ResproutReader(DataSourceReader):
         self._options = msgspec.structs.replace(self._options, filters=self._pushed.filters(self._options.filters))
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [RangePartition(each) for each in batch_ranges(self._options)]
+        return [RangePartition(each) for each in source_ranges(self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, RangePartition):  # Spark's own, when there is nothing to read
@@ -100,7 +101,7 @@ class ResproutStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         check_schema(schema)
         self._options = options
         self._schema = schema
-        self._progress = StreamProgress(options)
+        self._progress = SourceProgress(options)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return self._progress.begin()

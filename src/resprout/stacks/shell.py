@@ -37,7 +37,7 @@ from resprout.core.contract import (
     TimerFired,
 )
 from resprout.core.errors import BoundError, PeerError, StoreError
-from resprout.edge.broker.ports import LogAccess
+from resprout.edge.broker.ports import LogAccess, ValueOwners
 from resprout.stacks.desk import Desk, end_code
 from resprout.stacks.status import StackStatus, TopicReaders
 
@@ -125,6 +125,8 @@ class Shell:
         everything."""
         self.log_access: LogAccess | None = None
         """To be filled in by the driver of a broker that reads logs for clients."""
+        self.value_owners: ValueOwners | None = None
+        """To be filled in by the driver of a broker with rules, where the stack keeps last values."""
         self.mistakes = 0
         """Peers that were cut off for a mistake."""
         self.out_of_bounds = 0

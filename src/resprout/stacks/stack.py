@@ -79,7 +79,8 @@ class Survival(msgspec.Struct, frozen=True):
     """Whether one may stop for longer than it takes to be declared dead, and go on."""
     clients_restart_at_home: bool = False
     """Whether a client that crashes must find its own broker when it starts again. Elsewhere it may be overtaken by all
-    that its earlier life had published at a broker that is frozen or cut off. So these are not drawn together."""
+    that its earlier life had published at a broker that is frozen or cut off, or that returns with its disk. So these
+    are not drawn together."""
     cuts: bool = False
     """Whether up to f brokers may be cut off from all others, and come back; and clients for so long that they turn to
     other brokers, while their own one lives."""
@@ -240,9 +241,9 @@ class Stack(msgspec.Struct, Generic[O], frozen=True):
     known_anomalies: Mapping[str, str] = {}
     """By rule of the judge that it breaks without any fault, or within what it survives: why. A swarm passes over
     these, a report says so."""
-    tells_losses: Callable[[O], bool] = _never
-    """Whether clients may be told, with these options, that they missed messages, within what it survives: it keeps
-    them for less time than the longest fault that a swarm draws."""
+    keeps_us: Callable[[O], int] = _zero
+    """For how long it keeps publications for clients that are away; 0: for as long as they may be away within what it
+    survives. A client that was away for longer may be told that it missed messages."""
     idle_us: Callable[[O], int] = _zero
     """After so long without work it drops something. A swarm lets some drawn scenarios rest for so long before more
     work; 0: it drops nothing."""

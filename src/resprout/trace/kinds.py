@@ -25,6 +25,10 @@ DROPPED: Final = "dropped"
 """A subscriber is told that a message will not be delivered: too much was unread, and it asks to have the oldest
 dropped. Identity. One row per message."""
 
+EXPIRED: Final = "expired"
+"""A message came to a subscriber, or to a consumer of a durable subscription, and is not delivered, because it has
+expired. Identity. One row per message."""
+
 SUBSCRIBE: Final = "subscribe"
 """A client asks for a subscription: `filter`, and `where` when it has a condition; `drop_oldest` in the attributes
 where its broker may drop what it does not read, `retained` where it begins with last values."""

@@ -7,16 +7,18 @@ A topic below `KV_PREFIX` is a key of a bucket. There a publication may say in a
 the key, and in another one that it deletes it.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
-from resprout.core.bundle import Bundle, pack_payloads, unpack_attributes
+from resprout.core.bundle import Bundle, pack_attributes, pack_payloads, unpack_attributes, unpack_payloads
 from resprout.core.errors import UsageError, WireError
 from resprout.core.guarantee import Guarantee
 from resprout.core.limits import Attributes, AttributeValue, check_attributes, check_keys, check_name, check_topic
 from resprout.core.message import Message
 from resprout.core.message_fields import BoundedNumber, Stamp, TotalSequence
+from resprout.core.timing import expires_of
 
 RETAIN_TOPIC: Final = "$retained"
 RETAIN_KEY: Final = f"{RETAIN_TOPIC}#last"
@@ -26,11 +28,21 @@ EXPECTED: Final = "kv.expected"
 """Attribute: the revision that the key must have; 0: it must not exist."""
 DELETES: Final = "kv.delete"
 """Attribute: the publication deletes the key."""
-EXPIRES: Final = "mqtt.expires"
-"""Attribute: when the value expires, in microseconds since 1970. MQTT clients have the same one."""
 
 VALUE_BYTES: Final = 600
 """Memory of a value besides its text and payload: a bundle of one small value takes about this."""
+
+
+def value_cost(topic: str, keys: Iterable[str], size: int) -> int:
+    """Return the memory that a value takes whose attributes and payload have these bytes, about."""
+    return VALUE_BYTES + 4 * (len(topic) + sum(map(len, keys))) + size
+
+
+def largest_cost(bundle: Bundle) -> int:
+    """Return what the largest value of a bundle takes. Raises WireError if it cannot be read."""
+    payloads, rows = unpack_payloads(bundle), unpack_attributes(bundle)
+    sizes = [len(pack_attributes([row])) + len(payload) for payload, row in zip(payloads, rows, strict=True)]
+    return value_cost(bundle.topic, bundle.keys, max(sizes))
 
 
 class KnownValue(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=13):
@@ -54,8 +66,7 @@ class KnownValue(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=13)
 
     @property
     def cost(self) -> int:
-        texts = len(self.topic) + sum(map(len, self.keys))
-        return VALUE_BYTES + 4 * texts + len(self.attributes) + len(self.payload)
+        return value_cost(self.topic, self.keys, len(self.attributes) + len(self.payload))
 
     def bundle(self) -> Bundle:
         """Return it as a bundle of one message. Raises nothing: the attributes are read by whoever reads the bundle."""
@@ -102,12 +113,6 @@ ValueRow = KnownValue | KnownOutcome | ValuesReached
 
 def is_retained(bundle: Bundle) -> bool:
     return RETAIN_KEY in bundle.keys and bundle.guarantee is Guarantee.TOTAL
-
-
-def expires_of(attributes: Attributes) -> int:
-    """Return when a message expires, in microseconds since 1970; 0: never."""
-    expires = attributes.get(EXPIRES)
-    return expires if type(expires) is int and expires > 0 else 0
 
 
 def removes(topic: str, attributes: Attributes, payload: bytes) -> bool:

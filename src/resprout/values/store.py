@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from resprout.core.bundle import Bundle, pack_attributes, unpack_attributes, unpack_payloads
 from resprout.core.errors import WireError
 from resprout.filters.predicate import is_plain
+from resprout.filters.topic_order import TopicOrder
 from resprout.filters.topic_tree import TopicTree
 from resprout.values.rows import (
     KV_PREFIX,
@@ -44,16 +45,29 @@ class AppliedWrite(NamedTuple):
     """Of a write to a bucket."""
 
 
+OwnerOf = Callable[[str], str]
+"""Returns who pays for the last values of a writer."""
+
+
+def _itself(writer: str) -> str:
+    return writer
+
+
 class LastValues:
-    def __init__(self) -> None:
+    def __init__(self, owner_of: OwnerOf = _itself) -> None:
+        self._owner_of = owner_of
         self.place = -1
         """The place of the last retained publication that was applied."""
         self.bytes = 0
         """Memory of all values, about."""
         self._values: dict[str, KnownValue] = {}
         self._tree: TopicTree[KnownValue] = TopicTree()
+        self._order: TopicOrder | None = None
+        """The topics in their order, from the first search on that needs it."""
+        self._is_plain = True
+        """Whether the last search was for one topic."""
         self._shares: dict[str, tuple[int, int]] = {}
-        """Topics and bytes of each writer that has any."""
+        """Topics and bytes of each owner that has any."""
         self._expiries: list[tuple[int, str]] = []
         """Heap of the times at which values expire, and their topics; some are replaced meanwhile."""
         self._outcomes: dict[str, tuple[int, dict[int, KnownOutcome]]] = {}
@@ -104,6 +118,8 @@ class LastValues:
         known = self._values.get(topic)
         if known is not None:
             self._count(known, -1)
+        elif self._order is not None:
+            self._order.add(topic)
         self._count(value, 1)
         self._values[topic] = value
         self._tree.put(topic, value)
@@ -116,13 +132,23 @@ class LastValues:
     def _remove(self, topic: str) -> None:
         self._count(self._values.pop(topic), -1)
         self._tree.remove(topic)
+        if self._order is not None:
+            self._order.remove(topic)
 
     def _count(self, value: KnownValue, sign: int) -> None:
         self.bytes += sign * value.cost
-        topics, size = self._shares.get(value.publisher, (0, 0))
-        self._shares[value.publisher] = (topics + sign, size + sign * value.cost)
+        owner = self._owner_of(value.publisher)
+        topics, size = self._shares.get(owner, (0, 0))
+        self._shares[owner] = (topics + sign, size + sign * value.cost)
         if not topics + sign:
-            del self._shares[value.publisher]
+            del self._shares[owner]
+
+    def share_by(self, owner_of: OwnerOf) -> None:
+        """Count the room again: writers have other owners than before."""
+        self._owner_of, self._shares = owner_of, {}
+        self.bytes = 0
+        for value in self._values.values():
+            self._count(value, 1)
 
     def _note(self, outcome: KnownOutcome) -> None:
         life, outcomes = self._outcomes.pop(outcome.publisher, (outcome.incarnation, {}))
@@ -135,10 +161,11 @@ class LastValues:
         if len(self._outcomes) > WRITERS_KEPT:
             del self._outcomes[next(iter(self._outcomes))]
 
-    def expire(self, wall_us: int) -> list[str]:
-        """Drop values that have expired; return their topics. Keys of buckets stay, with their revisions."""
+    def expire(self, wall_us: int, most: int = 1 << 30) -> list[str]:
+        """Drop up to `most` values that have expired; return their topics. Keys of buckets stay, with their
+        revisions."""
         dropped: list[str] = []
-        while self._expiries and self._expiries[0][0] <= wall_us:
+        while self._expiries and self._expiries[0][0] <= wall_us and len(dropped) < most:
             due_us, topic = heapq.heappop(self._expiries)
             value = self._values.get(topic)
             if value is not None and value.expires_us == due_us and not topic.startswith(KV_PREFIX):
@@ -149,19 +176,28 @@ class LastValues:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def excess(self, writer: str, topic: str, cost: int, topics_max: int, bytes_max: int) -> str:
-        """Return why a writer may not put a value of these bytes on a topic; empty if it may. It has at most half of
-        what other writers leave, so that each of them finds room."""
+        """Return why a writer may not put a value of these bytes on a topic; empty if it may. Its owner may use half of
+        what others leave, rounded up for topics, so that each of them finds room. A value that is not larger than the
+        one that it replaces always fits."""
         known = self._values.get(topic)
-        is_own = known is not None and known.publisher == writer
-        topics, size = self._shares.get(writer, (0, 0))
+        if known is not None and cost <= known.cost:
+            return ""
+        owner = self._owner_of(writer)
+        is_own = known is not None and self._owner_of(known.publisher) == owner
+        topics, size = self._shares.get(owner, (0, 0))
         other_topics = len(self._values) - topics - (known is not None and not is_own)
         other_bytes = self.bytes - size - (known.cost if known is not None and not is_own else 0)
         topics, size = topics + (not is_own), size + cost - (known.cost if known is not None and is_own else 0)
-        if 2 * size > bytes_max - other_bytes:
-            return f"{self.bytes} of {bytes_max} bytes are retained (retained_bytes); a client has half of the rest"
-        if 2 * topics > topics_max - other_topics:
-            have = f"{len(self._values)} of {topics_max} topics have a last value (retained_topics)"
-            return f"{have}; a client has half of the rest"
+        if 2 * size > (left := max(0, bytes_max - other_bytes)):
+            return (
+                f"its last values would take {size} bytes, and a client may use half of the {left} bytes that others"
+                " leave (retained_bytes)"
+            )
+        if 2 * topics > (left := max(0, topics_max - other_topics)) + 1:
+            return (
+                f"it would have the last values of {topics} topics, and a client may have half of the {left} topics"
+                " that others leave (retained_topics)"
+            )
         return ""
 
     def revision(self, topic: str) -> int:
@@ -172,12 +208,30 @@ class LastValues:
     def match(self, topic_filter: str, wall_us: int, all_keys: bool = False) -> list[KnownValue]:
         """Return the values whose topics match, in the order of their topics, without those that have expired.
         `all_keys`: but with expired keys of buckets, whose revisions a watcher needs."""
-        if is_plain(topic_filter):
-            value = self._values.get(topic_filter)
-            found = [] if value is None else [value]
-        else:
-            found = sorted(self._tree.match(topic_filter), key=lambda value: value.topic)
+        found = self._found(topic_filter, "")
         return [one for one in found if not one.is_over(wall_us) or (all_keys and one.topic.startswith(KV_PREFIX))]
+
+    def find(self, topic_filter: str, wall_us: int, after: str = "") -> Iterator[KnownValue]:
+        """Return the values behind a topic whose topics match, in their order, one by one. The store must not change
+        meanwhile."""
+        return (one for one in self._found(topic_filter, after) if not one.is_over(wall_us))
+
+    def _found(self, topic_filter: str, after: str) -> Iterator[KnownValue]:
+        self._is_plain = is_plain(topic_filter)
+        if self._is_plain:
+            value = self._values.get(topic_filter)
+            if value is not None and topic_filter > after:
+                yield value
+            return
+        if self._order is None:
+            self._order = TopicOrder(self._values)
+        for topic in self._order.find(topic_filter, after):
+            yield self._values[topic]
+
+    @property
+    def looked_at(self) -> int:
+        """Values that the last search has looked at so far."""
+        return 1 if self._is_plain or self._order is None else self._order.looked_at
 
     def walk(self, topic_filter: str, wall_us: Callable[[], int]) -> Iterator[KnownValue | None]:
         """Return the same values in no order, step by step, with None for each step without one. The store may change
@@ -208,9 +262,9 @@ class LastValues:
             yield ValuesReached(self.place)
 
     @classmethod
-    def of(cls, rows: Iterable[ValueRow]) -> "LastValues":
+    def of(cls, rows: Iterable[ValueRow], owner_of: OwnerOf = _itself) -> "LastValues":
         """Return the store of another broker, or of a disk."""
-        store = cls()
+        store = cls(owner_of)
         for row in rows:
             if isinstance(row, KnownValue):
                 store._put(row)

@@ -118,6 +118,25 @@ def check_columns(bundle: Bundle, max_payload: int = limits.PAYLOAD_BYTES) -> No
         _check_attribute_column(bundle)
 
 
+def check_head(bundle: Bundle) -> None:
+    """Raises WireError unless the connection of a broker would let everything pass but the content of the columns. For
+    bundles that have come inside of something else."""
+    checked_name(bundle.publisher)
+    checked_topic(bundle.topic)
+    keys, count = bundle.keys, bundle.count
+    if len(keys) > limits.KEYS_PER_PUBLICATION or tuple(sorted({checked_key(key) for key in keys})) != keys:
+        raise WireError(f"keys of {bundle.publisher} are not sorted, or too many")
+    if not 1 <= count <= limits.BUNDLE_MESSAGES:
+        raise WireError(f"a bundle of {count} messages; at most {limits.BUNDLE_MESSAGES}")
+    if not (1 <= bundle.incarnation <= NUMBER_MAX and 1 <= bundle.first <= NUMBER_MAX + 1 - count):
+        raise WireError("incarnations and sequence numbers are from 1 to 2^53")
+    if not 0 <= bundle.stamp <= STAMP_MAX:
+        raise WireError(f"a stamp of {bundle.stamp}; at most 2^62")
+    size, most = len(bundle.attributes) + len(bundle.payloads), limits.bundle_bytes(limits.PAYLOAD_BYTES_MAX, count)
+    if size > most:
+        raise WireError(f"a bundle of {size} bytes; at most {most}")
+
+
 def _check_attribute_column(bundle: Bundle) -> None:
     try:
         rows = _decode_plain_rows(bundle.attributes)

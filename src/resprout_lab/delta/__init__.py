@@ -25,11 +25,10 @@ and tells everybody within delta + 1 hops that it is back.
 
 *Assumptions.* At most delta brokers are not operational at once, in the whole network: dead, or recovering. A silent
 broker is suspected (`FailureDetector`), and begins another life if it lives. Of the brokers that knew a broker's place,
-one lives when it returns. Clients are no nodes of the tree, as they are in the report.
+one lives when it returns.
 
-*Clients of a dead broker* continue at others near it, the nearest first, as soon as these have bypassed it. They
-publish again what was not safe, and it is delivered once. They subscribe again, and are told that they may have missed
-messages.
+*Clients of a dead broker* continue at others near it, the nearest first, as soon as these have bypassed it, and miss
+nothing (`returning`). They publish again what was not safe, and it is delivered once.
 
 *Departures.* The nine corrections D1 to D9 and all departures are in docs/stacks/delta.md. The most visible one: a
 publication is delivered when it arrives, not when those beyond have confirmed it, because with a window that would
@@ -38,12 +37,15 @@ change the order; only its own broker delivers it last. `delivered` is never sen
 
 from resprout.edge.messages import CLIENT_MESSAGES
 from resprout.stacks.stack import Family, Stack, Survival, WaitTimes
+from resprout_lab.blocks.crossing import Progress
 from resprout_lab.delta.broker import GUARANTEES, RECEIPTS, DeltaBroker
 from resprout_lab.delta.messages import (
     DELTA_MESSAGES,
     MeetRequest,
     NodeStatus,
     NotKnown,
+    RoutedClaim,
+    RoutedHandover,
     RoutedHeal,
     RoutedPublication,
     RoutedRejoin,
@@ -55,7 +57,6 @@ from resprout_lab.delta.messages import (
 )  # fmt: skip
 from resprout_lab.delta.operations import DeltaOptions
 
-_CLIENTS = "clients of a dead broker go on at others near it, and are told that they may have missed something"
 _CRASH = "delta brokers may be down at once: beyond a row of more nobody is reached"
 
 DELTA = Stack(
@@ -67,10 +68,10 @@ DELTA = Stack(
     receipts=RECEIPTS,
     families={
         Family.PUBLICATIONS: (RoutedPublication,),
-        Family.REPORTS: (RoutesConfirmed,),
+        Family.REPORTS: (RoutesConfirmed, Progress),
         Family.SUBSCRIPTIONS: (RoutedSubscription, RoutedUnsubscription, RoutedHeal),
         Family.MEMBERSHIP: (RoutedRejoin, NodeStatus, NotKnown, SyncRequest, SyncSnapshot),
-        Family.REPAIR: (MeetRequest,),
+        Family.REPAIR: (MeetRequest, RoutedClaim, RoutedHandover),
         Family.CLIENTS: CLIENT_MESSAGES,
     },
     survives=lambda options: Survival(
@@ -89,8 +90,8 @@ DELTA = Stack(
         "window": (64, 1, 4),
         "buffer": (10_000, 10_000, 10),
         "suspect_us": (4_000_000, 6_000_000),
+        "return_us": (30_000_000, 60_000_000),
     },
-    waits=lambda options: WaitTimes(death_us=options.suspect_us),
-    known_anomalies={"lost_told": _CLIENTS},
+    waits=lambda options: WaitTimes(death_us=options.suspect_us, return_us=options.return_us),
     known_limits={"lost": _CRASH},
 )

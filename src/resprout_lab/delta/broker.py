@@ -13,6 +13,7 @@ from resprout.stacks.desk import Handler
 from resprout.stacks.peers import Peer
 from resprout.stacks.stack import BrokerSeat
 from resprout.stacks.status import StackStatus
+from resprout_lab.blocks.crossing import Progress
 from resprout_lab.blocks.detector import SuspectDue
 from resprout_lab.blocks.neighbourhood import Neighbourhood
 from resprout_lab.blocks.serving import ServingShell
@@ -21,6 +22,8 @@ from resprout_lab.delta.forwarding import HopLink, ReliableForwarding
 from resprout_lab.delta.messages import (
     ROUTED_MESSAGES,
     NodeStatus,
+    RoutedClaim,
+    RoutedHandover,
     RoutedHeal,
     RoutedMessage,
     RoutedPublication,
@@ -40,6 +43,13 @@ from resprout_lab.delta.operations import (
 )  # fmt: skip
 from resprout_lab.delta.publishing import PublishOperation
 from resprout_lab.delta.recovery import RecoveringTree, Synced
+from resprout_lab.delta.returning import (
+    ClaimOperation,
+    HandoverOperation,
+    KeptPublications,
+    ReturningClients,
+    ReturnOver,
+)
 from resprout_lab.delta.subscriptions import KnownSubscriptions, LocalWishes
 from resprout_lab.delta.tree import HopDied, HopFound
 
@@ -63,7 +73,10 @@ class DeltaBroker(ServingShell):
         )
         heal = HealOperation(parts)
         subscribing = SubscribeOperation(parts, heal)
-        self._publishing = PublishOperation(parts, options)
+        self.kept_publications = kept = KeptPublications(parts, options.return_us)
+        self._returning = returning = ReturningClients(parts, kept)
+        handover = HandoverOperation(parts, returning)
+        self._publishing = PublishOperation(parts, options, kept)
         self._unsubscribing = UnsubscribeOperation(parts, heal)
         self._joining = JoinOperation(parts, self._became_operational)
         self._begin_for: dict[type, Any] = {Interested: subscribing.begin, Uninterested: self._unsubscribing.begin}
@@ -73,23 +86,31 @@ class DeltaBroker(ServingShell):
             RoutedUnsubscription: self._unsubscribing,
             RoutedRejoin: self._joining,
             RoutedHeal: heal,
+            RoutedClaim: ClaimOperation(parts, kept, returning, handover),
+            RoutedHandover: handover,
         }
         routed: dict[type, Handler] = dict.fromkeys(ROUTED_MESSAGES, self._hear)
         self._open(
             tree,
-            {**routed, RoutesConfirmed: self._confirmed, NodeStatus: self._status},
+            {**routed, RoutesConfirmed: self._confirmed, Progress: kept.hear, NodeStatus: self._status},
             publish=self._publishing.own.publish,
             is_ready=lambda: self._is_operational,
             door=self._is_open_to,
+            welcome=returning.welcome,
             successors=lambda: tree.successors,
-            timers={SuspectDue: tree.detector.due},
+            timers={SuspectDue: tree.detector.due, ReturnOver: self._return_over},
             outcomes={
                 HopFound: self._found,
                 LinkEnded: lambda outcome: self._lost(outcome.name),
                 HopDied: self._died,
                 Synced: self._synced,
             },
-            at_end=((wishes.outbound, self._announce), self._tell_confirmed),
+            news=kept.tell,
+            at_end=(
+                (wishes.outbound, self._announce),
+                lambda: returning.ask(forwarding.originate),
+                self._tell_confirmed,
+            ),
         )
 
     def status(self) -> StackStatus:
@@ -122,6 +143,7 @@ class DeltaBroker(ServingShell):
         self._passing.end(name)
         if (link := self._forwarding.unlink(name)) is not None:
             self._publishing.orphans.lost(link)
+            self.kept_publications.lost(link)
 
     def _died(self, outcome: HopDied) -> None:
         self._lost(outcome.name)
@@ -144,10 +166,15 @@ class DeltaBroker(ServingShell):
         for name in self._forwarding.links:
             self._outbox.send(name, NodeStatus())
         self._forwarding.is_holding = False
+        if outcome.is_back:
+            self.kept_publications.begin_return()
         for transit in self._forwarding.processing:
             self._forwarding.begin(transit, self._forwarding.recipients(transit))
         self._joining.begin()
-        if outcome.is_back:
+
+    def _return_over(self, timer: ReturnOver) -> None:
+        """Withdraw what earlier lives wanted, when nothing is kept for their clients any more."""
+        if self.kept_publications.return_over(timer):
             self._unsubscribing.begin(Uninterested(0))
 
     def _became_operational(self) -> None:
@@ -157,5 +184,7 @@ class DeltaBroker(ServingShell):
     # -- clients of the dead -------------------------------------------------------------------------------------------
 
     def _is_open_to(self, session: ClientSession, attend: Attend, waited_us: int) -> bool:
-        """Not to clients of a broker nearby that may live."""
-        return not attend.tried or attend.anyhow or not self._tree.may_live(attend.tried[0], attend.home)
+        """Not to clients of a broker nearby that may live, nor before everything has come that a client may lack."""
+        if attend.tried and not attend.anyhow and self._tree.may_live(attend.tried[0], attend.home):
+            return False
+        return not attend.tried or not attend.subscriptions or self._returning.is_ready(session, attend)

@@ -36,6 +36,7 @@ from resprout.core.bundle import Bundle
 from resprout.core.errors import PeerError
 from resprout.core.seen import Ranges, Seen, SeenRanges, as_ranges
 from resprout.stacks.stack import BrokerSeat
+from resprout_lab.blocks.crossing import CrossedLink
 from resprout_lab.blocks.retention import KeptItem
 from resprout_lab.delta.messages import BarrierId, HopPath, RoutedMessage, RoutesConfirmed, VisitedNode
 from resprout_lab.delta.subscriptions import onward
@@ -136,6 +137,17 @@ class HopLink(msgspec.Struct, eq=False):
     """Those that it was not told yet."""
     barriers: list[tuple[int, tuple[BarrierId, ...]]] = []
     """With which some of these are confirmed."""
+    crossed: CrossedLink["Transit"] = msgspec.field(default_factory=lambda: CrossedLink(""))
+    """The publications that crossed it (`returning`)."""
+
+    def __post_init__(self) -> None:
+        self.crossed.name = self.branch
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether this broker is through with publications that the other end was not told of."""
+        lanes = (self.crossed.received, self.crossed.sent)
+        return any(lane.mine < lane.last and lane.entries[lane.mine + 1].done_but_for(self.branch) for lane in lanes)
 
     def confirm(self, place: int, barriers: Sequence[BarrierId] = ()) -> None:
         self.fresh.append(place)
@@ -178,6 +190,22 @@ class Transit(msgspec.Struct, eq=False):
     barriers: dict[BarrierId, None] = {}
     """Beyond which nobody was told."""
     is_done: bool = False
+    unthrough: dict[str, str] = {}
+    """Of a publication, neighbours that are not through with it and dead brokers whose clients may lack it; and the
+    branch of each."""
+    is_unshown: bool = False
+    """It was published here, and it is not its turn to be shown."""
+    spares: tuple[HopPath, ...] = ()
+    """The targets that get it for a copy only."""
+    answers: int = 0
+    """Of a claim: those that are not confirmed."""
+    answer_to: "Transit | None" = None
+    """The claim that this one answers."""
+
+    def done_but_for(self, branch: str) -> bool:
+        """Whether this broker and all others are through with it, whatever is true of those behind this branch."""
+        is_here = not self.is_done or self.is_unshown or (self.item is not None and self.item.needed > 0)
+        return not is_here and all(other == branch for other in self.unthrough.values())
 
 
 class Operation(Protocol):
@@ -191,6 +219,9 @@ class Operation(Protocol):
 
     def update_routing_information(self, transit: Transit, link: HopLink) -> None:
         """Take in a message that is new here and came over this link."""
+
+    def came_again(self, message: Any, link: HopLink) -> None:
+        """It was here before."""
 
     def copy(self, transit: Transit, distance: int) -> dict[str, Any]:
         """Return the fields that differ in the copy for a broker so far away."""
@@ -243,9 +274,11 @@ class ReliableForwarding:
         link.received += 1
         transit = self.find(message.key)
         if transit is not None:
+            self.operations[type(message)].came_again(message, link)
             transit.senders.append((link, message.place))
-            self._check_done(transit)
+            self.check_done(transit)
         elif self.newest.is_duplicate(message):
+            self.operations[type(message)].came_again(message, link)
             link.confirm(message.place)
         else:
             self.newest.note(message)
@@ -323,7 +356,7 @@ class ReliableForwarding:
                 at = paths[0].index(name)
                 beyond = dict.fromkeys(path[path.index(name) + 1 :] for path in paths)
                 self._make_copy_send(transit, link, paths[0][: at + 1], tuple(beyond))
-        self._check_done(transit)
+        self.check_done(transit)
 
     def _make_copy_send(self, transit: Transit, link: HopLink, path: HopPath, beyond: tuple[HopPath, ...]) -> None:
         """`path`: to the neighbour, that one included; `beyond`: from there to the recipients."""
@@ -336,10 +369,10 @@ class ReliableForwarding:
             fields["hops"] = message.hops + len(path)
         operation.send(transit, link.name, msgspec.structs.replace(message, **fields))
 
-    def _check_done(self, transit: Transit) -> None:
+    def check_done(self, transit: Transit) -> None:
         """Whoever sent it is told when those behind other branches than its own have it: two that send each other what
         a dead one between them left undone do not wait for each other."""
-        if self.is_holding:
+        if self.is_holding or transit.answers or transit.is_done:
             return
         busy = {self.links[name].branch for name in transit.out} | transit.waiting
         if not busy:
@@ -396,7 +429,7 @@ class ReliableForwarding:
             transit.out.pop(link.name, None)
             transit.reached[link.name] = None
             transit.barriers.update(dict.fromkeys(barriers.get(place, ())))
-            self._check_done(transit)
+            self.check_done(transit)
 
     def news(self) -> list[tuple[str, RoutesConfirmed]]:
         """At the end of a step: what neighbours are to be told."""

@@ -4,14 +4,18 @@ A *routed* message is for many. It carries where it has been (`visited`), and wh
 tell yet (`to`, which makes it a guided message). Each is confirmed to whoever sent it (`RoutesConfirmed`).
 """
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
+from resprout.core.message_fields import MARK_BYTES, BoundedNumber, Marks
+from resprout.edge.messages import HELD_SUBSCRIPTIONS_MAX, RECEIVED_MARKS_MAX, HeldSubscription
 from resprout.overlay.messages import Life, Place
+from resprout_lab.blocks.crossing import Progress
 
+DELTA_MAX: Final = 8
 PAPER_ENTRY_BYTES: Final = 8
 """Of an entry of the visited list, a name and a number; one that was passed over takes as much."""
 _NAME_BYTES: Final = 24
@@ -87,6 +91,8 @@ class RoutedPublication(RoutedMessage, frozen=True, tag=160):
     """Of those that the sender gave numbers to, all up to this are confirmed."""
     barriers: tuple[BarrierId, ...]
     """It has passed brokers that may lack subscriptions, because of these."""
+    spare: Annotated[int, msgspec.Meta(ge=0, le=DELTA_MAX)] = 0
+    """At least so many brokers beyond the receiver have to get it, for a copy."""
 
     @property
     def key(self) -> object:
@@ -164,6 +170,52 @@ class RoutedHeal(RoutedMessage, frozen=True, tag=164):
         return self.name, self.number, self.barrier
 
 
+class RoutedClaim(RoutedMessage, frozen=True, tag=171):
+    """A client of a dead broker has come to the sender: send it what you keep and it lacks."""
+
+    wish: SubscriptionId
+    """A subscription of the sender. Answers go to its source."""
+    number: BoundedNumber
+    """Of the claim, at the sender."""
+    home: Life
+    """The broker that served the client last."""
+    received: Annotated[Marks, msgspec.Meta(max_length=RECEIVED_MARKS_MAX)]
+    subscriptions: Annotated[tuple[HeldSubscription, ...], msgspec.Meta(max_length=HELD_SUBSCRIPTIONS_MAX)]
+
+    @property
+    def key(self) -> object:
+        return "claim", self.wish.name, self.wish.life, self.number
+
+    @property
+    def bulk(self) -> int:
+        marks = len(self.received) + sum(len(held.base) for held in self.subscriptions)
+        texts = sum(16 + 4 * len(held.filter) + 4 * len(held.where or "") for held in self.subscriptions)
+        return MARK_BYTES * marks + texts
+
+
+class RoutedHandover(RoutedMessage, frozen=True, tag=172):
+    """An answer to a claim."""
+
+    wish: SubscriptionId
+    number: BoundedNumber
+    bundle: Bundle | None
+    """None: the client may lack something that is not kept any more."""
+
+    @property
+    def key(self) -> object:
+        about = None if self.bundle is None else (*self.bundle.origin, self.bundle.first)
+        return "handover", self.wish.name, self.wish.life, self.number, about
+
+    @property
+    def cost(self) -> int:
+        return 0 if self.bundle is None else self.bundle.cost
+
+    @property
+    def bulk(self) -> int:
+        names = len(self.visited) + sum(map(len, self.to or ()))
+        return _NAME_BYTES * names + (0 if self.bundle is None else self.bundle.key_bytes)
+
+
 class RoutesConfirmed(ProtocolMessage, frozen=True, tag=165):
     """Of what was routed over this link: everybody beyond here who can be reached has it."""
 
@@ -221,10 +273,10 @@ class NodeStatus(ProtocolMessage, frozen=True, tag=170):
 
 
 ROUTED_MESSAGES: Final = (
-    RoutedPublication, RoutedSubscription, RoutedUnsubscription, RoutedRejoin, RoutedHeal,
+    RoutedPublication, RoutedSubscription, RoutedUnsubscription, RoutedRejoin, RoutedHeal, RoutedClaim, RoutedHandover,
 )  # fmt: skip
 DELTA_MESSAGES: Final = (
-    *ROUTED_MESSAGES, RoutesConfirmed, SyncRequest, SyncSnapshot, NotKnown, MeetRequest, NodeStatus,
+    *ROUTED_MESSAGES, RoutesConfirmed, Progress, SyncRequest, SyncSnapshot, NotKnown, MeetRequest, NodeStatus,
 )  # fmt: skip
 
 

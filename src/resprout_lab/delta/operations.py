@@ -30,6 +30,7 @@ from resprout_lab.blocks import Period
 from resprout_lab.blocks.retention import Passing, Retention
 from resprout_lab.delta.forwarding import HopLink, ReliableForwarding, Transit
 from resprout_lab.delta.messages import (
+    DELTA_MAX,
     BarrierId,
     HopPath,
     KnownSubscription,
@@ -42,8 +43,6 @@ from resprout_lab.delta.messages import (
 from resprout_lab.delta.recovery import RecoveringTree
 from resprout_lab.delta.subscriptions import KnownSubscriptions, LocalWishes
 
-DELTA_MAX = 8
-
 
 class DeltaOptions(msgspec.Struct, frozen=True):
     delta: Annotated[int, msgspec.Meta(ge=0, le=DELTA_MAX)] = 1
@@ -53,6 +52,8 @@ class DeltaOptions(msgspec.Struct, frozen=True):
     buffer: Annotated[int, msgspec.Meta(ge=1)] = 10_000
     """Messages of one neighbour or client that may wait here, for confirmations, for readers or for room on links,
     before it is held back."""
+    return_us: Period = 30_000_000
+    """How long publications are kept for clients of a dead broker."""
     suspect_us: Period = 4_000_000
     """How long a broker may be silent before it is passed over. A broker that was passed over and lives begins anew, so
     this must be longer than any pause that is no failure, and than links take to connect again after it."""
@@ -132,6 +133,8 @@ class FloodOperation:
         return self._parts.tree.view.nodes()
 
     def update_routing_information(self, transit: Transit, link: HopLink) -> None: ...
+
+    def came_again(self, message: Any, link: HopLink) -> None: ...
 
     def copy(self, transit: Transit, distance: int) -> dict[str, Any]:
         return {}

@@ -28,8 +28,10 @@ from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Publish
 from resprout_lab.blocks.retention import KeptItem
 from resprout_lab.delta.forwarding import HopLink, Transit
-from resprout_lab.delta.messages import BarrierId, RoutedPublication
+from resprout_lab.delta.messages import BarrierId, HopPath, RoutedPublication
 from resprout_lab.delta.operations import DeltaOptions, FloodOperation, Parts
+from resprout_lab.delta.returning import KeptPublications
+from resprout_lab.delta.subscriptions import onward
 from resprout_lab.delta.tree import KnownTree
 
 
@@ -126,8 +128,9 @@ class OwnPublications:
 class PublishOperation(FloodOperation):
     """*PUB*: to everybody who stands for a matching subscription."""
 
-    def __init__(self, parts: Parts, options: DeltaOptions) -> None:
+    def __init__(self, parts: Parts, options: DeltaOptions, kept: KeptPublications) -> None:
         super().__init__(parts)
+        self._kept = kept
         self._delta = options.delta
         self.own = OwnPublications(options.window, self._send_out, self._arrived)
         self.orphans = Orphans(parts.tree, options.delta)
@@ -138,7 +141,22 @@ class PublishOperation(FloodOperation):
     # -- the procedures of the report ----------------------------------------------------------------------------------
 
     def rcpt(self, transit: Transit) -> Iterable[str]:
-        return self._parts.known.wanted_by(transit.message.bundle)
+        wanted = list(self._parts.known.wanted_by(transit.message.bundle))
+        return [*wanted, *self._spares(transit, wanted)]
+
+    def _spares(self, transit: Transit, wanted: list[str]) -> list[str]:
+        """Choose brokers that get it for a copy, the nearest first, where too few are on the way to readers."""
+        view, spares = self._parts.tree.view, list[str]()
+        if transit.message.spare:
+            covered = {one for name in onward(view, transit.came_from, wanted) for one in self._parts.tree.path(name)}
+            for name in onward(view, transit.came_from, view.nodes()):
+                if len(covered) >= transit.message.spare:
+                    break
+                if name not in covered:
+                    covered.update(self._parts.tree.path(name))
+                    spares.append(name)
+        transit.spares = tuple([self._parts.tree.path(name) for name in spares])
+        return spares
 
     def update_routing_information(self, transit: Transit, link: HopLink) -> None:
         message = transit.message
@@ -147,14 +165,21 @@ class PublishOperation(FloodOperation):
         if barriers := self._parts.partitions.of(link.name):
             marks = tuple(dict.fromkeys((*message.barriers, *barriers)))
             transit.message = message = msgspec.structs.replace(message, barriers=marks)
+        self._kept.came(transit, link)
         self._show(transit.item, message.barriers)
         self.orphans.retain(link, transit, message)
 
+    def came_again(self, message: RoutedPublication, link: HopLink) -> None:
+        self._kept.came_again(message, link)
+
     def copy(self, transit: Transit, distance: int) -> dict[str, Any]:
-        return {"settled": self._parts.forwarding.settled}
+        return {"settled": self._parts.forwarding.settled, "spare": 0}
 
     def send(self, transit: Transit, name: str, message: RoutedPublication) -> None:
         assert transit.item is not None, "a publication has one"
+        if beyond := {one for path in transit.spares if name in path for one in path[path.index(name) + 1 :]}:
+            message = msgspec.structs.replace(message, spare=min(len(beyond), self._delta))
+        self._kept.sent(transit, self._parts.forwarding.links[name])
         self._parts.passing.pass_on(name, transit.item, message)
 
     def confirmed(self, transit: Transit) -> None:
@@ -162,11 +187,15 @@ class PublishOperation(FloodOperation):
         self.own.advance(transit.message.bundle.publisher)
         self._parts.kept.let_go(transit.item)
 
+    def cut(self, transit: Transit, path: HopPath) -> None:
+        if path not in transit.spares:
+            self._kept.cut(transit, path)
+
     # -- of clients here -----------------------------------------------------------------------------------------------
 
     def _send_out(self, publish: Publish, client: str) -> tuple[Transit | None, bool]:
         bundle, newest = publish.bundle, self._parts.forwarding.newest
-        message = RoutedPublication(0, 0, (), None, bundle, 0, ())
+        message = RoutedPublication(0, 0, (), None, bundle, 0, (), self._delta)
         if (transit := self._parts.forwarding.find(message.key)) is not None:
             return transit, False
         if newest.has(bundle):
@@ -174,14 +203,16 @@ class PublishOperation(FloodOperation):
         is_new = not newest.has_passed(bundle)
         newest.note_bundle(bundle)
         transit = self._parts.forwarding.make(message)
-        transit.item = KeptItem(bundle, 0, client, publish.prompt)
+        transit.item, transit.is_unshown = KeptItem(bundle, 0, client, publish.prompt), is_new
         self._parts.kept.keep(transit.item)
+        self._kept.published(transit)
         self._parts.forwarding.begin(transit, self._parts.forwarding.recipients(transit))
         return transit, is_new
 
     def _arrived(self, bundle: Bundle, transit: Transit | None, is_new: bool) -> None:
         """Everybody has it, and it is its turn: readers here are shown it, and its publisher told."""
         if is_new and transit is not None and transit.item is not None:
+            transit.is_unshown = False
             self._rests_on = min(1 + len(transit.reached), self._delta + 1)
             self._show(transit.item, None)
         elif (session := self._parts.sessions.publisher_of(bundle)) is not None:

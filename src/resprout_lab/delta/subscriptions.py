@@ -65,6 +65,11 @@ class KnownSubscriptions:
             if (known := self._known.pop(one, None)) is not None:
                 self._table.remove(known.source, one)
 
+    def source_of(self, id: SubscriptionId) -> str | None:
+        """Return the broker that stands for it here; None for a subscription that is not known."""
+        known = self._known.get(id)
+        return None if known is None else known.source
+
     def __iter__(self) -> Iterator[KnownSubscription]:
         return iter(list(self._known.values()))
 
@@ -80,10 +85,11 @@ class KnownSubscriptions:
         return msgspec.structs.replace(wish, source=source)
 
     def for_broker(self, name: str) -> tuple[KnownSubscription, ...]:
-        """PAR_SUB: return all that a broker that begins has to learn from here."""
+        """PAR_SUB: return all that a broker that begins has to learn from here, and what its earlier lives wanted."""
         view, distance = self._view, len(self._view.path(name)) - 1
         branch = view.branch(name)
-        return tuple([self.as_told(one, distance) for one in self if branch not in view.path(one.source)[:2]])
+        wishes = [one for one in self if one.id.name == name or branch not in view.path(one.source)[:2]]
+        return tuple([self.as_told(one, distance) for one in wishes])
 
     def learn(self, told: tuple[KnownSubscription, ...]) -> None:
         for wish in told:
@@ -123,6 +129,10 @@ class LocalWishes(RecordedSubscriptions):
         """Everybody who can be reached has it: who is to be told."""
         self._unknown[heard_predicate(wish.filter, wish.where)] = dict.fromkeys(barriers)
         return self.hear_recorded(EVERYBODY, InterestConfirmed(wish.id.number))
+
+    def number_of(self, predicate: Predicate) -> int:
+        """Return the number under which others know what clients here want."""
+        return self._asks[EVERYBODY][predicate].id
 
     def heal(self, barrier: BarrierId) -> None:
         """Those beyond it know now."""

@@ -63,10 +63,6 @@ from resprout_lab.scribe.trees_messages import (
     TreeJoined,
 )  # fmt: skip
 
-LONGEST_FAULT_US = 25_000_000
-"""Of those that a swarm draws, with the repair after it. A log that keeps publications for less time tells clients that
-they may have missed some."""
-
 
 def _survives(options: ScribeOptions) -> Survival:
     if not options.faults:
@@ -98,7 +94,7 @@ SCRIBE = Stack(
     waits=lambda options: WaitTimes(death_us=4 * options.suspect_us + options.again_us),
     survives=_survives,
     drawn={"keep_us": (30_000_000, 30_000_000, 30_000_000, 3_000_000), "end_us": (60_000_000, 1_000_000, 1_000_000)},
-    tells_losses=lambda options: options.keep_us < LONGEST_FAULT_US,
+    keeps_us=lambda options: options.keep_us,
     idle_us=lambda options: options.keep_us + options.end_us + 3 * options.noop_us,
     known_limits={"lost": "a topic whose holders died within one repair is lost, and so is what only they had"},
 )

@@ -146,10 +146,11 @@ def arrived(view: LiveView, life: KeptLife, p: KeptPublication) -> bool:
     return True
 
 
-def dropped(view: LiveView, life: KeptLife, p: KeptPublication) -> None:
-    """The client was told that it will not come; it is not due any more if the client asked for that."""
+def dropped(view: LiveView, life: KeptLife, p: KeptPublication, is_excused: bool) -> None:
+    """The client was told that it will not come; it is not due any more if the client asked for that, or if it has
+    expired."""
     p.dropped.append(life.number)
-    if life.drops and life.number in p.due:
+    if is_excused and life.number in p.due:
         _give_up(view, p, life)
 
 

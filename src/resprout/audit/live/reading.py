@@ -52,6 +52,7 @@ class RowReading:
             kinds.FREEZE: self._freeze,
             kinds.UNFREEZE: self._unfreeze,
             kinds.DROPPED: self._drop,
+            kinds.EXPIRED: self._drop,
             kinds.SUBSCRIBE: self._subscription,
             kinds.SUBSCRIBED: self._subscription,
             kinds.UNSUBSCRIBE: self._subscription,
@@ -188,9 +189,10 @@ class RowReading:
         life = self._view.life(current) if current is not None else None
         if life is None or life.ended_us >= 0:
             return
+        is_excused = life.drops or row.kind == kinds.EXPIRED
         if number is not None:
-            presence.dropped(self._view, life, self._memory.publications[number])
-        elif life.drops:
+            presence.dropped(self._view, life, self._memory.publications[number], is_excused)
+        elif is_excused:
             life.overdue.pop(id, None)
 
     def _receipt(self, row: Row) -> None:

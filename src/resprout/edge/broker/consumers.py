@@ -13,7 +13,7 @@ from resprout.core.contract import Effect, Send, SetTimer
 from resprout.core.errors import BoundError
 from resprout.core.guarantee import Guarantee
 from resprout.core.message_fields import NUMBER_MAX, Marks, next_number
-from resprout.edge.broker.portion import Consumer, Portion
+from resprout.edge.broker.portion import Consumer, Portion, disjoint
 from resprout.edge.broker.ports import SpillPatience
 from resprout.edge.broker.retries import Retries
 from resprout.edge.broker.retry_queue import RetryQueue
@@ -104,15 +104,17 @@ class Consumers:
         patience: SpillPatience | None = None,
         share_bytes: int = 1 << 62,
         notice_delay_us: int = 0,
+        epoch_us: int = 0,
     ) -> None:
         """`changed` is told when a subscription has other consumers than before. `patience` is told of what may wait on
         disk. `share_bytes`: what a subscription that drops the oldest may be owed. `notice_delay_us`: so long a notice
-        of dropped messages waits for something that is handed out."""
+        of dropped messages waits for something that is handed out. `epoch_us`: time 0 in microseconds since 1970."""
         self._sessions = sessions
         self._changed = changed
         self._patience = patience
         self._share_bytes = share_bytes
         self._notice_delay_us = notice_delay_us
+        self._epoch_us = epoch_us
         self.held: dict[str, HeldDurable] = {}
         self._of: dict[str, HeldDurable] = {}
         """By the name of a consumer's session."""
@@ -136,7 +138,8 @@ class Consumers:
         """It lives here from now on. Its session wants nothing yet, and has nothing."""
         session = self._sessions.arrive(inner_name(name), 0, 0)
         session.is_inner = True
-        queue = RetryQueue(session, terms.group, self._sessions.took, done, spans, drops, Retries(terms.retry, tries))
+        retries = Retries(terms.retry, tries, self._epoch_us)
+        queue = RetryQueue(session, terms.group, self._sessions.took, done, spans, drops, retries)
         if terms.when_full is WhenFull.SPILL and self._patience is not None:
             queue.patience = self._patience
         held = self.held[name] = HeldDurable(name, terms, queue)
@@ -237,9 +240,8 @@ class Consumers:
             return  # it was fenced off, and has not heard
         if len(message.spans) > SPANS_MAX:
             raise BoundError(f"{len(message.spans)} acknowledgements at once; at most {SPANS_MAX}")
-        for span in message.spans:
-            if not 0 < span.first <= span.last:
-                raise BoundError(f"publications {span.first} to {span.last} are acknowledged")
+        _check_order(message.spans, "acknowledged")
+        for span in disjoint(message.spans):
             held.queue.acknowledge(session.name, span)
         consumer = held.queue.consumers[session.name]
         if 0 < consumer.notice <= message.dropped_upto:
@@ -258,9 +260,8 @@ class Consumers:
             raise BoundError(f"{len(message.spans)} spans of messages at once; at most {SPANS_MAX}")
         queue = held.queue
         queue.retries.now_us = now_us
-        for span in message.spans:
-            if not 0 < span.first <= span.last:
-                raise BoundError(f"publications {span.first} to {span.last} are not acknowledged")
+        _check_order(message.spans, "not acknowledged")
+        for span in disjoint(message.spans):
             if message.settlement is Settlement.IN_PROGRESS:
                 queue.extend(session.name, span)
             elif message.settlement is Settlement.TERM:
@@ -294,6 +295,7 @@ class Consumers:
         queue.retries.now_us = now_us
         queue.fill()
         queue.release_due()
+        queue.drop_expired()
         for name, spans in queue.take_back_overdue().items():
             out.append(Send(name, TakenBack(tuple(spans))))
         is_awaiting = bool(held.awaited) and now_us < held.awaited_until_us
@@ -363,6 +365,12 @@ class Consumers:
         """What consumers need not remember any longer, or have to; unless it is nothing."""
         if (message.marks or message.spans) and held.is_confirmed:
             out.extend([Send(consumer, message) for consumer in held.queue.consumers])
+
+
+def _check_order(spans: Spans, what: str) -> None:
+    for span in spans:
+        if not 0 < span.first <= span.last:
+            raise BoundError(f"publications {span.first} to {span.last} are {what}")
 
 
 def _handed(portion: Portion, offsets: Sequence[int]) -> Handed:

@@ -7,7 +7,6 @@ Messages are dropped when too many wait. `DropCount` knows how many were, and of
 """
 
 from bisect import bisect_left, bisect_right
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
@@ -20,14 +19,16 @@ from resprout.edge.durable_messages import Drops, Span
 
 OUT_BYTES_MAX: Final = 16 << 20
 """What one consumer may have out, and one bundle more."""
+PIECES_LISTED: Final = 8
+"""Portions of one bundle that are looked at one after the other; more of them are found by number."""
 
 
 class Portion:
     """Messages of one bundle that are somewhere together: waiting, or out with one consumer."""
 
     __slots__ = (
-        "deadline_us", "due_us", "first", "holder", "item", "keys", "offsets", "origin", "redelivered", "serial",
-        "tries",
+        "deadline_us", "due_us", "expiries", "first", "holder", "item", "keys", "offsets", "origin", "priority",
+        "redelivered", "serial", "tries",
     )  # fmt: skip
 
     def __init__(
@@ -49,18 +50,32 @@ class Portion:
         self.deadline_us = 0
         """When its consumer has had it for too long; 0: never."""
         self.due_us = 0
-        """Until when it waits aside, to be handed out again later; 0: it does not."""
+        """Until when it waits aside, to be handed out later; 0: it does not."""
+        self.priority = 0
+        """Those with a higher one are handed out first."""
+        self.expiries: dict[int, int] = {}
+        """By place in the bundle, when messages expire, in microseconds since 1970."""
 
     def cut(self, offsets: Sequence[int]) -> "Portion":
         """The same, of fewer messages."""
         cut = Portion(self.item, self.serial, offsets, self.keys, self.redelivered)
         cut.tries = self.tries
+        cut.expiries = self.expiries
+        cut.priority = self.priority
         return cut
 
     def take(self, first: int, last: int) -> Sequence[int]:
         """Return the places of its messages with these numbers."""
-        low, high = first - self.first, last - self.first
-        return [offset for offset in self.offsets if low <= offset <= high]
+        begin, end = self._where(first, last)
+        return self.offsets[begin:end]
+
+    def without(self, first: int, last: int) -> Sequence[int]:
+        """Return the places of its other messages."""
+        begin, end = self._where(first, last)
+        return [*self.offsets[:begin], *self.offsets[end:]]
+
+    def _where(self, first: int, last: int) -> tuple[int, int]:
+        return bisect_left(self.offsets, first - self.first), bisect_right(self.offsets, last - self.first)
 
     def spans(self) -> list[Span]:
         return [Span(*self.origin, self.first + low, self.first + high) for low, high in as_ranges(self.offsets)]
@@ -82,6 +97,41 @@ class Portion:
         return self.cut(self.offsets[:count]), self.cut(self.offsets[count:])
 
 
+class _Pieces:
+    """Portions of one bundle. A consumer may have each message in a portion of its own, and names them one by one."""
+
+    __slots__ = ("_at", "_portions")
+
+    def __init__(self, portion: Portion) -> None:
+        self._portions: dict[Portion, None] = {portion: None}
+        self._at: dict[int, Portion] | None = None
+        """By the place of a message, once there are many. A portion that has fewer messages than before may still be
+        found by the others."""
+
+    def __bool__(self) -> bool:
+        return bool(self._portions)
+
+    def __iter__(self) -> Iterator[Portion]:
+        return iter(self._portions)
+
+    def add(self, portion: Portion) -> None:
+        self._portions[portion] = None
+        if self._at is not None:
+            self._at.update(dict.fromkeys(portion.offsets, portion))
+        elif len(self._portions) > PIECES_LISTED:
+            self._at = {offset: each for each in self._portions for offset in each.offsets}
+
+    def remove(self, portion: Portion) -> None:
+        del self._portions[portion]
+
+    def find(self, low: int, high: int) -> Iterable[Portion]:
+        if self._at is None or high - low >= len(self._portions):
+            return self._portions
+        places = range(max(low, 0), high + 1)
+        found = dict.fromkeys([portion for at in places if (portion := self._at.get(at)) is not None])
+        return [portion for portion in found if portion in self._portions]
+
+
 class PortionIndex:
     """Portions of one origin. Bundles of an origin do not overlap, so a number belongs to one bundle."""
 
@@ -90,21 +140,21 @@ class PortionIndex:
     def __init__(self) -> None:
         self._firsts: list[int] = []
         """First numbers of the bundles, in order."""
-        self._by_first: dict[int, list[Portion]] = {}
+        self._by_first: dict[int, _Pieces] = {}
 
     def __bool__(self) -> bool:
         return bool(self._firsts)
 
     def __iter__(self) -> Iterator[Portion]:
-        return (portion for portions in self._by_first.values() for portion in portions)
+        return (portion for pieces in self._by_first.values() for portion in pieces)
 
     def add(self, portion: Portion) -> None:
         first = portion.first
-        portions = self._by_first.get(first)
-        if portions is not None:
-            portions.append(portion)
+        pieces = self._by_first.get(first)
+        if pieces is not None:
+            pieces.add(portion)
             return
-        self._by_first[first] = [portion]
+        self._by_first[first] = _Pieces(portion)
         if self._firsts and first < self._firsts[-1]:
             self._firsts.insert(bisect_left(self._firsts, first), first)
         else:
@@ -112,17 +162,22 @@ class PortionIndex:
 
     def remove(self, portion: Portion) -> None:
         first = portion.first
-        portions = self._by_first[first]
-        portions.remove(portion)
-        if not portions:
+        pieces = self._by_first[first]
+        pieces.remove(portion)
+        if not pieces:
             del self._by_first[first]
             del self._firsts[bisect_left(self._firsts, first)]
 
     def find(self, first: int, last: int) -> list[Portion]:
-        """Return the portions of all bundles that may hold one of these numbers."""
+        """Return the portions that may hold one of these numbers."""
         begin = max(0, bisect_right(self._firsts, first) - 1)
         end = bisect_right(self._firsts, last)
-        return [portion for number in self._firsts[begin:end] for portion in self._by_first[number]]
+        by_first = self._by_first
+        return [
+            portion
+            for number in self._firsts[begin:end]
+            for portion in by_first[number].find(first - number, last - number)
+        ]
 
 
 class IndexByOrigin:
@@ -155,97 +210,6 @@ class IndexByOrigin:
 
     def clear(self) -> None:
         self._origins.clear()
-
-
-class WaitingPortions:
-    """Portions that nobody has, in the order in which they will be handed out. Those that were handed out before are
-    found by number. A portion that is removed inside stays in the queue until it is at the front, or until half of the
-    queue consists of such."""
-
-    __slots__ = ("_again", "_queue", "_removed", "messages")
-
-    def __init__(self) -> None:
-        self._queue: deque[Portion] = deque()
-        self._again = IndexByOrigin()
-        self._removed: set[Portion] = set()
-        self.messages = 0
-        """In all of them."""
-
-    def __len__(self) -> int:
-        return len(self._queue) - len(self._removed)
-
-    def __iter__(self) -> Iterator[Portion]:
-        return (portion for portion in self._queue if portion not in self._removed)
-
-    def append(self, portion: Portion) -> None:
-        self._queue.append(portion)
-        self._count(portion)
-
-    def appendleft(self, portion: Portion) -> None:
-        self._queue.appendleft(portion)
-        self._count(portion)
-
-    def popleft(self) -> Portion:
-        while (portion := self._queue.popleft()) in self._removed:
-            self._removed.remove(portion)
-        self.messages -= len(portion.offsets)
-        if portion.redelivered:
-            self._again.remove(portion)
-        return portion
-
-    def take_all(self) -> list[Portion]:
-        """Return all of them. Nothing waits any more."""
-        portions = list(self)
-        self._queue.clear()
-        self._again.clear()
-        self._removed.clear()
-        self.messages = 0
-        return portions
-
-    def put_back(self, portions: Iterable[Portion]) -> None:
-        """Let portions that were handed out wait in their old places."""
-        back = sorted(portions, key=_place)
-        if not back:
-            return
-        last = _place(back[-1])
-        while self and _place(self._first()) < last:
-            back.append(self.popleft())
-        for portion in sorted(back, key=_place, reverse=True):
-            self.appendleft(portion)
-
-    def replace(self, portion: Portion, rest: Portion | None) -> None:
-        """Let fewer messages of a portion wait that was handed out before, at its place; None: nothing of it."""
-        self.messages -= len(portion.offsets) - (len(rest.offsets) if rest is not None else 0)
-        if rest is None:
-            self.remove(portion)
-        else:
-            portion.offsets = rest.offsets
-
-    def find_again(self, origin: Origin, first: int, last: int) -> list[Portion]:
-        """Return those that were handed out before and may hold one of these numbers."""
-        return self._again.find(origin, first, last)
-
-    def remove(self, portion: Portion) -> None:
-        """One of those that were handed out before; its messages are no longer counted."""
-        self._again.remove(portion)
-        self._removed.add(portion)
-        if 2 * len(self._removed) > len(self._queue):
-            self._queue = deque(self)
-            self._removed.clear()
-
-    def _first(self) -> Portion:
-        while (portion := self._queue[0]) in self._removed:
-            self._removed.remove(self._queue.popleft())
-        return portion
-
-    def _count(self, portion: Portion) -> None:
-        self.messages += len(portion.offsets)
-        if portion.redelivered:
-            self._again.add(portion)
-
-
-def _place(portion: Portion) -> tuple[int, int]:
-    return portion.serial, portion.offsets[0]
 
 
 class Consumer:
@@ -307,6 +271,25 @@ def joined(spans: list[Span]) -> list[Span]:
         else:
             of_origin.append(span)
     return [span for of_origin in joined.values() for span in of_origin]
+
+
+def disjoint(spans: Sequence[Span]) -> Iterable[Span]:
+    """Return the same messages, each of them once: a consumer may name everything in each of thousands of spans."""
+    if len(spans) == 1:
+        return spans
+    ranges: dict[Origin, list[Span]] = {}
+    for span in sorted(spans, key=_first):
+        of_origin = ranges.setdefault(span.origin, [])
+        if of_origin and span.first <= of_origin[-1].last:
+            span = of_origin.pop() if span.last <= of_origin[-1].last else Span(
+                *span.origin, of_origin.pop().first, span.last
+            )  # fmt: skip
+        of_origin.append(span)
+    return [span for of_origin in ranges.values() for span in of_origin]
+
+
+def _first(span: Span) -> int:
+    return span.first
 
 
 CLAIMED_MAX: Final = NUMBER_MAX >> 1

@@ -26,6 +26,16 @@ class LogAccess:
         """Return the number of bytes that were sent to a client and not acknowledged."""
 
 
+class ValueOwners:
+    """Who pays for the last values of a client, at every broker alike. The driver of a broker with rules sets it."""
+
+    def __init__(self) -> None:
+        self.owner_of: Callable[[str], str] = lambda writer: writer
+        """Return the identity that a client of this name has."""
+        self.version: Callable[[], int] = lambda: 0
+        """Return another number when `owner_of` has changed."""
+
+
 class HeldBundle(Protocol):
     """An *item*: a bundle at this broker, as sessions see it. Attributes rather than calls, because they are read
     for every bundle. In the default stack it is an `Entry` of the log."""

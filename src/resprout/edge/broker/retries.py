@@ -14,7 +14,7 @@ message is made alone: its consumer is handed nothing else meanwhile.
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Final
 
 from resprout.core.bundle import Origin
@@ -26,6 +26,13 @@ TRIES_TOLD_MAX: Final = 2_000
 TRIES_KEPT: Final = 20_000
 """Messages of one subscription of which the count is remembered for another broker. Of more, the count begins anew if
 the home dies."""
+
+STALE_MAX: Final = 1_024
+"""Portions that are remembered with a time that does not count any more, besides as many as there are others."""
+EXPIRY_US: Final = 1_000_000
+"""How often waiting messages are looked at because some may have expired. None that has is handed out in between."""
+LOOK_AGAIN_US: Final = 3_600_000_000
+"""A timer for something later is set anew after so long: timers of drivers have bounds."""
 
 GONE: Final = "its consumer was gone"
 TOO_LATE: Final = "it was not acknowledged in time"
@@ -86,9 +93,10 @@ class TryCounts:
         counts = self._of.get(origin)
         if counts is None:
             return
-        for seq in [seq for seq in counts if first <= seq <= last]:
-            del counts[seq]
-            self._counts -= 1
+        is_narrow = last - first < len(counts)
+        numbers = [seq for seq in (range(first, last + 1) if is_narrow else counts) if first <= seq <= last]
+        for seq in numbers:
+            self._counts -= counts.pop(seq, 0) > 0
         if not counts:
             del self._of[origin]
 
@@ -101,9 +109,10 @@ class TryCounts:
 class Retries:
     """Of one subscription where it lives."""
 
-    def __init__(self, policy: RetryTerms | None, known: Iterable[Tries] = ()) -> None:
-        """`known`: what an earlier home told."""
+    def __init__(self, policy: RetryTerms | None, known: Iterable[Tries] = (), epoch_us: int = 0) -> None:
+        """`known`: what an earlier home told. `epoch_us`: time 0 in microseconds since 1970."""
         self.policy = policy
+        self.epoch_us = epoch_us
         self.dead: dict[int, DeadMessage] = {}
         """By the `id` of the portion."""
         self.aside = IndexByOrigin()
@@ -114,12 +123,21 @@ class Retries:
         """Messages that came back at this broker."""
         self.dead_letters = 0
         """Dead letters that are safe, of this broker."""
+        self.expiry_us = 0
+        """When to look for waiting messages that have expired; 0: never."""
+        self._looked_us = 0
+        """When that was done last."""
         self._known = TryCounts(known)
         self._untold: list[Tries] = []
         self._due: list[tuple[int, int, int, Portion]] = []
-        """A heap of portions aside."""
+        """A heap of portions aside; some are done meanwhile."""
         self._deadlines: deque[tuple[int, Portion]] = deque()
-        """Portions that consumers have. All have the same time, so the oldest is the first."""
+        """Portions that consumers have. All have the same time, so the oldest is the first. Some have another deadline
+        by now, or are done."""
+        self._dropped = 0
+        """Portions that were done while they were aside, since the heap was looked at last."""
+        self._deadlines_kept = 0
+        """How many of them counted when this was looked at last."""
         self._serial = 0
 
     # -- counts --------------------------------------------------------------------------------------------------------
@@ -172,6 +190,10 @@ class Retries:
         if policy is not None and policy.ack_wait_us:
             portion.deadline_us = self.now_us + policy.ack_wait_us
             self._deadlines.append((portion.deadline_us, portion))
+            if len(self._deadlines) > 2 * self._deadlines_kept + STALE_MAX:
+                live = {portion: due_us for due_us, portion in self._deadlines if _is_due(portion, due_us)}
+                self._deadlines = deque([(due_us, portion) for portion, due_us in live.items()])
+                self._deadlines_kept = len(live)
 
     def overdue(self) -> list[Portion]:
         """Return what consumers have had for too long."""
@@ -186,10 +208,15 @@ class Retries:
         deadlines = self._deadlines
         while deadlines:
             deadline_us, portion = deadlines[0]
-            if portion.holder and portion.deadline_us == deadline_us:
+            if _is_due(portion, deadline_us):
                 return deadline_us
             deadlines.popleft()
         return 0
+
+    @property
+    def timed(self) -> int:
+        """Number of deadlines and delays that are remembered, those of messages that are done included."""
+        return len(self._deadlines) + len(self._due)
 
     # -- aside ---------------------------------------------------------------------------------------------------------
 
@@ -215,6 +242,11 @@ class Retries:
         portion.due_us = 0
         self.aside.remove(portion)
         self.dead.pop(id(portion), None)
+        self._dropped += 1
+        if self._dropped > STALE_MAX + len(self._due) // 2:
+            self._dropped = 0
+            self._due = [each for each in self._due if each[-1].due_us == each[0]]
+            heapify(self._due)
 
     @property
     def due_us(self) -> int:
@@ -228,8 +260,30 @@ class Retries:
 
     def next_us(self) -> int:
         """When to look again; 0: not because of time."""
-        times = [time_us for time_us in (self.deadline_us, self.due_us) if time_us]
-        return min(times, default=0)
+        times = [time_us for time_us in (self.deadline_us, self.due_us, self.expiry_us) if time_us]
+        return min(min(times), self.now_us + LOOK_AGAIN_US) if times else 0
+
+    # -- expiry --------------------------------------------------------------------------------------------------------
+
+    @property
+    def wall_us(self) -> int:
+        """Microseconds since 1970."""
+        return self.epoch_us + self.now_us
+
+    def expires(self, portion: Portion) -> None:
+        """Plan to look at messages that wait from now on, at most once in `EXPIRY_US`."""
+        if portion.expiries:
+            first_us = min(map(portion.expiries.__getitem__, portion.expiries)) - self.epoch_us
+            at_us = max(first_us, self._looked_us + EXPIRY_US)
+            if not self.expiry_us or at_us < self.expiry_us:
+                self.expiry_us = at_us
+
+    def looks_for_expired(self) -> bool:
+        """Return whether it is time to look for expired messages, and begin to plan anew."""
+        if not self.expiry_us or self.expiry_us > self.now_us:
+            return False
+        self.expiry_us, self._looked_us = 0, self.now_us
+        return True
 
     # -- the dead ------------------------------------------------------------------------------------------------------
 
@@ -249,6 +303,11 @@ class Retries:
         self.dead.clear()
         self._due.clear()
         self._deadlines.clear()
+
+
+def _is_due(portion: Portion, deadline_us: int) -> bool:
+    """Whether a consumer has it, and this is the time until which it may."""
+    return bool(portion.holder) and portion.deadline_us == deadline_us
 
 
 def _joined(origin: Origin, counts: dict[int, int]) -> Sequence[Tries]:

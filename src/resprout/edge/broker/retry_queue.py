@@ -3,7 +3,8 @@
 See `SharedQueue` for who is handed what, and `Retries` for what is counted.
 """
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator
 
 from resprout.core.message_fields import NUMBER_MAX
 from resprout.edge.broker.portion import Consumer, Portion
@@ -29,10 +30,8 @@ class RetryQueue(SharedQueue):
         """The consumer works on these: its time for them begins anew."""
         consumer = self.consumers.get(name)
         for portion in consumer.out.find(span.origin, span.first, span.last) if consumer is not None else ():
-            mine = portion.take(span.first, span.last)
-            if mine and consumer is not None:
-                part = self._part_out(consumer, portion, mine)
-                self.retries.handed(part)
+            if consumer is not None and portion.take(span.first, span.last):
+                self.retries.handed(self._part_out(consumer, portion, span))
 
     def take_back_overdue(self) -> dict[str, list[Span]]:
         """Hand out again what consumers have had for too long. Return it by consumer."""
@@ -50,6 +49,43 @@ class RetryQueue(SharedQueue):
         for portion in due:
             self._unlock_keys(portion)
         self._pending.put_back(due)
+
+    def drop_expired(self) -> None:
+        """Count as done what waits and has expired, now and then."""
+        retries = self.retries
+        if not retries.looks_for_expired():
+            return
+        for portion in self._pending.take_all():
+            rest = self._unexpired(portion) if portion.expiries else portion
+            if rest is not None:
+                self._pending.append(rest)
+                retries.expires(rest)
+        for portion in [each for each in retries.aside if each.expiries and id(each) not in retries.dead]:
+            due_us, rest = portion.due_us, self._unexpired(portion)
+            if rest is not portion:
+                retries.drop(portion)
+                if rest is None:
+                    self._unlock_keys(portion)
+                else:
+                    retries.put_aside(rest, due_us)
+            if rest is not None:
+                retries.expires(rest)
+
+    def oldest_us(self) -> int:
+        """When the oldest message came that is not done, to the second; 0: there is none."""
+        oldest = min([portion.serial for portion in self.portions()], default=0)
+        at = bisect_right(self._came, (oldest, NUMBER_MAX)) - 1 if oldest else -1
+        return self._came[max(at, 0)][1] if oldest else 0
+
+    def portions(self) -> Iterator[Portion]:
+        """Everything that is not done."""
+        yield from self._pending
+        yield from self.retries.waiting_aside()
+        for consumer in self.consumers.values():
+            yield from consumer.out
+
+    def waiting_portions(self) -> Iterator[Portion]:
+        return iter(self._pending)
 
     def purge(self) -> int:
         """Drop everything that no consumer has, and is not dead. Return how many messages that were."""
@@ -70,23 +106,37 @@ class RetryQueue(SharedQueue):
         self._note_done(portion.bundle, portion.offsets)
         self._less(portion, len(portion.offsets))
 
+    def empty(self) -> None:
+        """The subscription is over: nobody is owed anything."""
+        out = [portion for each in self.consumers.values() for portion in each.out]
+        aside = [*self.retries.waiting_aside()]
+        items = {id(portion.item): portion.item for portion in (*self._pending.take_all(), *out, *aside)}
+        self.retries.clear()
+        self._out_again.clear()
+        self.consumers.clear()
+        self.dropped_items.tell()
+        for item in items.values():
+            self._is_done(item)
+        self.release_dropped()
+
     def _take_from(self, name: str, span: Span) -> list[Portion]:
         """Take these from a consumer, as far as it has them."""
         consumer = self.consumers.get(name)
         taken: list[Portion] = []
         if consumer is not None:
             for portion in consumer.out.find(span.origin, span.first, span.last):
-                if mine := portion.take(span.first, span.last):
-                    taken.append(self._part_out(consumer, portion, mine))
+                if portion.take(span.first, span.last):
+                    taken.append(self._part_out(consumer, portion, span))
                     self._take_out(consumer, taken[-1])
         return taken
 
-    def _part_out(self, consumer: Consumer, portion: Portion, mine: Sequence[int]) -> Portion:
+    def _part_out(self, consumer: Consumer, portion: Portion, span: Span) -> Portion:
         """Return a portion of these messages, which a consumer has in a larger one."""
+        mine = portion.take(span.first, span.last)
         if len(mine) == len(portion.offsets):
             return portion
         part = portion.cut(mine)
-        portion.offsets = [offset for offset in portion.offsets if offset not in mine]
+        portion.offsets = portion.without(span.first, span.last)
         part.holder, part.deadline_us = portion.holder, portion.deadline_us
         consumer.out.add(part)
         if part.redelivered:

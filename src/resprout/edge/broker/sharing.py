@@ -13,12 +13,11 @@ that are not here yet are not remembered as done. So a false claim takes nothing
 Not decided here: who may consume, and where the subscription lives.
 """
 
-from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from resprout.core.bundle import Bundle, Origin, Pair, pairs_of
+from resprout.core.bundle import Bundle, Origin, Pair, pairs_of, timed_rows
 from resprout.core.message_fields import NUMBER_MAX, Marks
 from resprout.core.seen import Ranges
 from resprout.edge.broker.portion import (
@@ -27,13 +26,14 @@ from resprout.edge.broker.portion import (
     DroppedItems,
     IndexByOrigin,
     Portion,
-    WaitingPortions,
     offsets_of,
 )
 from resprout.edge.broker.ports import HeldBundle, SpillPatience
 from resprout.edge.broker.queue_progress import ORIGINS_KEPT, QueueProgress
 from resprout.edge.broker.retries import GONE, Retries
 from resprout.edge.broker.session import ENTRY_BYTES, ClientSession
+from resprout.edge.broker.timed import by_time
+from resprout.edge.broker.waiting_portions import PriorityPortions, WaitingPortions
 from resprout.edge.durable_messages import NO_DROPS, Drops, Span, Spans
 
 SECOND_US: Final = 1_000_000
@@ -72,7 +72,7 @@ class SharedQueue:
         """Told of what waits, where it may wait on disk."""
         self._is_shared = is_shared
         self._took = took
-        self._pending = WaitingPortions()
+        self._pending: WaitingPortions | PriorityPortions = WaitingPortions()
         self._out_again = IndexByOrigin()
         """What consumers have that somebody may have been handed before."""
         self._left: dict[int, int] = {}
@@ -125,18 +125,21 @@ class SharedQueue:
             self._progress.open(item, bundle)
             keys = pairs_of(bundle.topic, bundle.keys) if self._is_shared and bundle.keys else ()
             portion = Portion(item, self._serial, offsets, keys, again)
-            for part in self.retries.divide(portion) if again else (portion,):
-                if self.retries.is_spent(part):
-                    self._bury(part, "", "")
-                else:
-                    self._wait(self._claimed(part))
+            rows = timed_rows(bundle)
+            for timed in (portion,) if rows is None else by_time(portion, rows, self.retries, self._is_shared):
+                due_us = timed.due_us
+                for part in self.retries.divide(timed) if again else (timed,):
+                    if self.retries.is_spent(part):
+                        self._bury(part, "", "")
+                    else:
+                        self._wait(self._claimed(part), due_us)
         self._settle_claims()
 
     def drop_oldest(self, most: int, most_bytes: int) -> None:
         """Drop what waits, the oldest first, until at most `most` messages wait and no more than `most_bytes` are owed.
         What consumers have counts for the bytes and is not dropped. The last portion stays, whatever its size."""
         while (is_heavy := len(self._pending) > 1 and self.session.owed_bytes > most_bytes) or self.waiting > most:
-            portion = self._pending.popleft()
+            portion = self._pending.pop_to_drop()
             count = len(portion.offsets)
             if not is_heavy:
                 count = min(count, self.waiting + count - most)
@@ -183,8 +186,7 @@ class SharedQueue:
                 self._share(give)
             else:
                 consumer = next(iter(self.consumers.values()))
-                while self._pending and consumer.free > 0:
-                    portion = self._pending.popleft()
+                while consumer.free > 0 and (portion := self._next()) is not None:
                     if self.retries.is_last_try(portion):
                         if consumer.count:
                             self._pending.appendleft(portion)
@@ -224,6 +226,7 @@ class SharedQueue:
             holder = portion.holder
             self._unlock(portion)
             self.retries.came_back(portion)
+            self.retries.expires(portion)
             if self.retries.is_spent(portion):
                 self._bury(portion, holder, reason)
             elif due_us:
@@ -251,19 +254,6 @@ class SharedQueue:
             said.add(span.first, span.last)
             self._said_islands += said.gaps - before
 
-    def empty(self) -> None:
-        """The subscription is over: nobody is owed anything."""
-        out = [portion for each in self.consumers.values() for portion in each.out]
-        aside = [*self.retries.waiting_aside()]
-        items = {id(portion.item): portion.item for portion in (*self._pending.take_all(), *out, *aside)}
-        self.retries.clear()
-        self._out_again.clear()
-        self.consumers.clear()
-        self.dropped_items.tell()
-        for item in items.values():
-            self._is_done(item)
-        self.release_dropped()
-
     # -- how far it has come -------------------------------------------------------------------------------------------
 
     @property
@@ -275,27 +265,39 @@ class SharedQueue:
         """See `QueueProgress.take`."""
         return self._progress.take()
 
-    def oldest_us(self) -> int:
-        """When the oldest message came that is not done, to the second; 0: there is none."""
-        oldest = min([portion.serial for portion in self.portions()], default=0)
-        at = bisect_right(self._came, (oldest, NUMBER_MAX)) - 1 if oldest else -1
-        return self._came[max(at, 0)][1] if oldest else 0
-
-    def waiting_portions(self) -> Iterator[Portion]:
-        return iter(self._pending)
-
-    def portions(self) -> Iterator[Portion]:
-        """Everything that is not done."""
-        yield from self._pending
-        yield from self.retries.waiting_aside()
-        for consumer in self.consumers.values():
-            yield from consumer.out
-
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _wait(self, portion: Portion | None) -> None:
-        if portion is not None:
+    def _wait(self, portion: Portion | None, due_us: int) -> None:
+        if portion is None:
+            return
+        self.retries.expires(portion)
+        if portion.priority and isinstance(self._pending, WaitingPortions):
+            self._pending = PriorityPortions(self._pending)
+        if due_us:
+            self.retries.put_aside(portion, due_us)
+        else:
             self._pending.append(portion)
+
+    def _next(self) -> Portion | None:
+        """Take the first portion that waits and has not expired."""
+        while self._pending:
+            portion = self._pending.popleft()
+            if not portion.expiries:
+                return portion
+            if (rest := self._unexpired(portion)) is not None:
+                return rest
+        return None
+
+    def _unexpired(self, portion: Portion) -> Portion | None:
+        """Return a waiting portion without what has expired, which is done; None: all of it has."""
+        wall_us = self.retries.wall_us
+        over = [at for at in portion.offsets if portion.expiries.get(at, NUMBER_MAX) <= wall_us]
+        if not over:
+            return portion
+        rest = portion.cut([at for at in portion.offsets if at not in over])
+        self._note_done(portion.bundle, over)
+        self._less(portion, len(over))
+        return rest if rest.offsets else None
 
     def _claim(self, origin: Origin, first: int, last: int) -> None:
         """A consumer that comes says that it has these: they are out, as far as they wait."""
@@ -383,8 +385,7 @@ class SharedQueue:
         passed: list[Portion] = []
         blocked: set[Pair] = set()
         free = {name: consumer for name, consumer in self.consumers.items() if consumer.free > 0}
-        while free and self._pending and len(passed) < LOOK_AHEAD:
-            portion = self._pending.popleft()
+        while free and len(passed) < LOOK_AHEAD and (portion := self._next()) is not None:
             holders = {self._keys[key][0] for key in portion.keys if key in self._keys}
             is_held = len(holders) > 1 or not free.keys() >= holders or (retries.policy is not None and bool(holders))
             if is_held or not blocked.isdisjoint(portion.keys):
@@ -428,9 +429,8 @@ class SharedQueue:
 
     def _done_waiting(self, portion: Portion, span: Span) -> None:
         """These messages are done. They were handed out before, and wait."""
-        before = len(portion.offsets)
-        rest = self._without(portion, span)
-        self._pending.messages -= before - (len(rest.offsets) if rest is not None else 0)
+        before, rest = len(portion.offsets), self._without(portion, span)
+        self._pending.lessen(portion, before - (len(rest.offsets) if rest is not None else 0))
         if rest is None:
             self._pending.remove(portion)
 
@@ -454,8 +454,8 @@ class SharedQueue:
             self._note_done(portion.bundle, offsets)
             self._less(portion, len(offsets))
             return None
-        rest = [offset for offset in offsets if not low <= offset <= high]
-        self._note_done(portion.bundle, [offset for offset in offsets if low <= offset <= high])
+        rest = portion.without(span.first, span.last)
+        self._note_done(portion.bundle, portion.take(span.first, span.last))
         self._less(portion, len(offsets) - len(rest))
         portion.offsets = rest
         return portion if rest else None

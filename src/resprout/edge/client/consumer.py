@@ -31,6 +31,7 @@ from resprout.core.guarantee import Guarantee
 from resprout.core.limits import BUNDLE_MESSAGES
 from resprout.core.message import Message
 from resprout.core.seen import Ranges, as_ranges
+from resprout.core.timing import has_expired, is_timed
 from resprout.edge.client.options import ClientOptions
 from resprout.edge.client.search import BrokerSearch
 from resprout.edge.durable_messages import (
@@ -57,12 +58,14 @@ from resprout.edge.requests import (
     BrokerChanged,
     ConsumerBegan,
     ConsumerOver,
+    DeliveriesExpired,
     DroppedBefore,
     EndRequest,
     LeaveRequest,
     ReplayedRequest,
     SettleRequest,
 )
+from resprout.values.rows import is_retained
 
 WINDOW: Final = 4_096
 """Messages that a consumer which has a subscription alone may be handed before it has acknowledged any."""
@@ -102,7 +105,9 @@ class ConsumerMachine:
         self.standing: Standing | None = None
         """What it is to the subscription; None until it was told."""
         self._window = window or (GROUP_WINDOW if terms.group else WINDOW)
-        self._search = BrokerSearch(broker, (options or ClientOptions()).patience_us, others)
+        options = options or ClientOptions()
+        self._search = BrokerSearch(broker, options.patience_us, others)
+        self._epoch_us = options.epoch_us
         self._over = False
         self._turn = 0
         self._position = 0
@@ -149,10 +154,9 @@ class ConsumerMachine:
         self._on_event.clear()
         self._on_message.clear()
 
-    @property
-    def _is_in_order(self) -> bool:
-        """Whether it is handed each origin in order, without anything that comes back later."""
-        return not self.terms.group and self.terms.retry is None
+    def _is_in_order(self, origin: Origin) -> bool:
+        """Whether it is handed an origin in order, without anything that comes back, or is due, later."""
+        return not self.terms.group and self.terms.retry is None and origin[1] != Guarantee.EVENTUAL.stream
 
     @property
     def broker(self) -> str:
@@ -341,6 +345,7 @@ class ConsumerMachine:
             spans = _spans({origin: [each.seq for each in known]})
             out.append(Send(self.broker, Acknowledge(tuple(spans))))
         new = [each for each in messages if each.seq not in has and (done is None or each.seq not in done)]
+        new = self._without_expired(message, new, now_us, out)
         if not new:
             return
         self._position += len(new)
@@ -349,7 +354,7 @@ class ConsumerMachine:
         if self._late:
             for each in new:
                 self._late.pop((origin, each.seq), None)
-        if self._is_in_order:
+        if self._is_in_order(origin):
             self._skip(origin, [each.seq for each in new])
         out.append(Deliver(new))
 
@@ -387,6 +392,24 @@ class ConsumerMachine:
         out.append(Send(self.broker, Acknowledge(tuple(_spans({bundle.origin: seqs})))))
         out.append(Answer(DroppedBefore(len(seqs))))
 
+    def _without_expired(
+        self, message: Handed, messages: list[Message], now_us: int, out: list[Effect]
+    ) -> list[Message]:
+        """Leave out what has expired on its way, as if it were processed."""
+        bundle = message.bundle
+        if self._epoch_us is None or not is_timed(bundle.attributes) or is_retained(bundle):
+            return messages
+        wall_us = self._epoch_us + now_us
+        seqs = [each.seq for each in messages if has_expired(each.attributes, wall_us)]
+        if not seqs:
+            return messages
+        spans = _spans({bundle.origin: seqs})
+        for span in spans:
+            self._done.setdefault(bundle.origin, Ranges()).add(span.first, span.last)
+        out.append(Send(self.broker, Acknowledge(tuple(spans), self._dropped_upto)))
+        out.append(Answer(DeliveriesExpired(tuple(spans))))
+        return [each for each in messages if each.seq not in seqs]
+
     def _unpack(self, message: Handed) -> list[Message] | None:
         """None when its columns cannot be read: brokers pass them on unread, so that is no fault of this one."""
         bundle = message.bundle
@@ -418,7 +441,7 @@ class ConsumerMachine:
             for span in [span for span in self._terminated if span.origin == mark.origin and span.last <= mark.seq]:
                 del self._terminated[span]
             ranges = self._done.get(mark.origin)
-            if ranges is not None and not self._is_in_order:
+            if ranges is not None and not self._is_in_order(mark.origin):
                 kept = Ranges()
                 for first, last in ((1, ranges.upto), *ranges.islands()):
                     if last > mark.seq:

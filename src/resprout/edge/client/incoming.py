@@ -5,16 +5,21 @@ itself, and what the application takes of an earlier session concerns nobody any
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise, repeat
+
+from msgspec.structs import replace
 
 from resprout.core.bundle import unpack_attributes, unpack_payloads
 from resprout.core.contract import Answer, CancelTimer, Deliver, Effect, Hold, Release, Send, SetTimer
 from resprout.core.errors import UsageError, WireError
 from resprout.core.guarantee import Guarantee
+from resprout.core.limits import AttributeValue
 from resprout.core.message import Message
 from resprout.core.seen import Seen
-from resprout.edge.client.options import ClientOptions, TellTaken
+from resprout.core.timing import has_expired
+from resprout.edge.client.delayed import TOO_MUCH, DelayedMessages, SortedOut, sort_out, spans_at
+from resprout.edge.client.options import ClientOptions, DelayOver, TellTaken
 from resprout.edge.durable_messages import Span
 from resprout.edge.messages import (
     TOPIC_PLACES_MAX,
@@ -25,10 +30,16 @@ from resprout.edge.messages import (
     Taken,
     TopicPlace,
 )  # fmt: skip
-from resprout.edge.requests import DeliveriesSkipped, SubscribeRequest
+from resprout.edge.requests import DeliveriesExpired, DeliveriesSkipped, SubscribeRequest
 
 MESSAGE_BYTES = 300
 """Approximate memory of a message besides its payload."""
+
+LOOK_AGAIN_US = 3_600_000_000
+"""A timer for a message that is due later is set anew after so long: timers of drivers have bounds."""
+
+_NO_SESSION = -1
+"""Of a delivery that no broker has given in a session: delayed messages whose time has come."""
 
 
 class Incoming:
@@ -45,7 +56,13 @@ class Incoming:
         self._position = 0
         self._session = 0
         self._untaken: deque[tuple[int, bool, int]] = deque()
-        """Deliveries that the application has not taken: size, whether the publisher waits, session."""
+        """Deliveries that the application has not taken: size, whether the publisher waits, session. The size is 0 of
+        one that it never takes, because nothing of it is delivered; the first one is none of these."""
+        self._never_taken = 0
+        """Of these, the ones of size 0."""
+        self._delayed = DelayedMessages()
+        self._delay_set_us = 0
+        """For when the timer of delayed messages is set; 0: it is not."""
         self.untaken_bytes = 0
         self._awaited = False
         """Whether a publisher waits for the acknowledgement of what was taken last."""
@@ -70,7 +87,7 @@ class Incoming:
         """Whether a publisher waits for the acknowledgement of the delivery that the application takes next."""
         return bool(self._untaken) and self._untaken[0][1]
 
-    def deliver(self, message: Delivery, broker: str, out: list[Effect]) -> None:
+    def deliver(self, message: Delivery, broker: str, now_us: int, out: list[Effect]) -> None:
         """Unpack a delivery for the application. Raises WireError, with nothing done, for what no honest broker
         sends."""
         bundle, offsets = message.bundle, message.offsets
@@ -86,6 +103,9 @@ class Incoming:
         share = -(-message.metadata_bytes // bundle.count)
         self.clock = max(self.clock, bundle.stamp)
         self.received.raise_to(bundle.origin, seqs[-1])
+        if bundle.attributes and (sorted_out := sort_out(bundle, rows, self._wall_us(now_us))) is not None:
+            self._deliver_part(message, seqs, rows, payloads, sorted_out, broker, now_us, out)
+            return
         position = self._position
         self._position += bundle.count
         if self._options.takes_at_once:
@@ -99,6 +119,84 @@ class Incoming:
             repeat(message.hops), repeat(share), repeat(-1) if message.tseq < 0 else _places(message, seqs),
         )  # fmt: skip
         out.append(Deliver(list(messages)))
+
+    def _deliver_part(
+        self,
+        message: Delivery,
+        seqs: Sequence[int],
+        rows: Sequence[dict[str, AttributeValue]],
+        payloads: Sequence[bytes],
+        found: SortedOut,
+        broker: str,
+        now_us: int,
+        out: list[Effect],
+    ) -> None:
+        """Deliver what is due and has not expired; keep what is delayed."""
+        bundle, share = message.bundle, -(-message.metadata_bytes // message.bundle.count)
+        places = [-1] * len(seqs) if message.tseq < 0 else list(_places(message, seqs))
+
+        def unpack(at: int, position: int) -> Message:
+            return Message(
+                bundle.publisher, bundle.incarnation, seqs[at], bundle.topic, bundle.keys, bundle.guarantee, rows[at],
+                payloads[at], position, message.hops, share, places[at],
+            )  # fmt: skip
+
+        if found.expired:
+            out.append(Answer(DeliveriesExpired(spans_at(bundle, seqs, found.expired))))
+        size = bundle.cost // bundle.count + MESSAGE_BYTES
+        dropped = [at for at, due_us in found.due.items() if not self._delayed.add(unpack(at, -1), due_us, size)]
+        if dropped:
+            out.append(Answer(DeliveriesSkipped(spans_at(bundle, seqs, dropped), TOO_MUCH)))
+        self._wait_for_delayed(now_us, out)
+        if self._options.takes_at_once:
+            self.taken += 1
+            self._awaited |= message.prompt
+        elif found.now:
+            self._keep(message, broker, out)
+        else:
+            self._untaken.append((0, message.prompt, self._session))
+            self._never_taken += 1
+            self._pass_over()
+        if found.now:
+            position = self._position
+            self._position += len(found.now)
+            out.append(Deliver([unpack(at, position + number) for number, at in enumerate(found.now)]))
+
+    def deliver_delayed(
+        self, now_us: int, is_wanted: Callable[[Message], bool], broker: str, out: list[Effect]
+    ) -> None:
+        """Deliver messages whose time has come, unless they have expired, or their subscription is over."""
+        wall_us = self._wall_us(now_us)
+        self._delay_set_us = 0
+        if wall_us is None:
+            return
+        due: list[Message] = []
+        for message in self._delayed.take_due(wall_us):
+            if has_expired(message.attributes, wall_us):
+                span = Span(message.publisher, message.stream, message.epoch, message.seq, message.seq)
+                out.append(Answer(DeliveriesExpired((span,))))
+            elif is_wanted(message):
+                due.append(replace(message, position=self._position))
+                self._position += 1
+        self._wait_for_delayed(now_us, out)
+        if due:
+            if not self._options.takes_at_once:
+                size = sum([len(message.payload) + MESSAGE_BYTES for message in due])
+                self._count_untaken(size, False, _NO_SESSION, broker, out)
+            out.append(Deliver(due))
+
+    def _wait_for_delayed(self, now_us: int, out: list[Effect]) -> None:
+        """Set the timer for the first delayed message."""
+        next_us = self._delayed.next_us
+        if next_us and (not self._delay_set_us or next_us < self._delay_set_us):
+            self._delay_set_us = next_us
+            at_us = min(next_us - (self._options.epoch_us or 0), now_us + LOOK_AGAIN_US)
+            out.append(SetTimer(DelayOver(), at_us))
+
+    def _wall_us(self, now_us: int) -> int | None:
+        """Return microseconds since 1970; None where this client does not look at them."""
+        epoch_us = self._options.epoch_us
+        return None if epoch_us is None else epoch_us + now_us
 
     def deliver_retained(
         self, message: RetainedDelivery, request: SubscribeRequest, broker: str, out: list[Effect]
@@ -156,7 +254,10 @@ class Incoming:
 
     def _keep(self, message: Delivery, broker: str, out: list[Effect]) -> None:
         size = message.bundle.cost + MESSAGE_BYTES * message.bundle.count
-        self._untaken.append((size, message.prompt, self._session))
+        self._count_untaken(size, message.prompt, self._session, broker, out)
+
+    def _count_untaken(self, size: int, prompt: bool, session: int, broker: str, out: list[Effect]) -> None:
+        self._untaken.append((size, prompt, session))
         self.untaken_bytes += size
         if self.untaken_bytes > self._options.untaken_bytes_max and not self._holding:
             self._holding = True
@@ -164,17 +265,29 @@ class Incoming:
 
     def take(self, deliveries: int, broker: str, out: list[Effect]) -> None:
         """Note that the application has taken so many more deliveries, of this session or of earlier ones."""
-        if not 0 <= deliveries <= len(self._untaken):
-            raise UsageError(f"{deliveries} deliveries taken, {len(self._untaken)} waiting")
+        waiting = len(self._untaken) - self._never_taken
+        if not 0 <= deliveries <= waiting:
+            raise UsageError(f"{deliveries} deliveries taken, {waiting} waiting")
         for _ in range(deliveries):
             size, prompt, session = self._untaken.popleft()
             self.untaken_bytes -= size
             if session == self._session:
                 self.taken += 1
                 self._awaited |= prompt
+            if self._never_taken:
+                self._pass_over()
         if self._holding and self.untaken_bytes < self._options.untaken_bytes_max // 2:
             self._holding = False
             out.append(Release(broker))
+
+    def _pass_over(self) -> None:
+        """Count as taken what nobody takes, once everything before it is taken."""
+        while self._untaken and self._untaken[0][0] == 0:
+            _, prompt, session = self._untaken.popleft()
+            self._never_taken -= 1
+            if session == self._session:
+                self.taken += 1
+                self._awaited |= prompt
 
     def tell_soon(self, broker: str, now_us: int, out: list[Effect]) -> None:
         """Acknowledge now if a publisher waits or many are due, otherwise after a delay."""

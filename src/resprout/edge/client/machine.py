@@ -34,7 +34,7 @@ from resprout.core.guarantee import ALL_LEVELS
 from resprout.core.message_fields import Marks
 from resprout.edge.client.incoming import Incoming
 from resprout.edge.client.options import ClientOptions as ClientOptions
-from resprout.edge.client.options import TellTaken
+from resprout.edge.client.options import DelayOver, TellTaken
 from resprout.edge.client.publishing import Publishing
 from resprout.edge.client.questions import Questions
 from resprout.edge.client.search import BrokerSearch
@@ -348,6 +348,8 @@ class ClientMachine:
             self.incoming.timer_fired()
             if self._search.stands:
                 self.incoming.tell(self.broker, out)
+        elif isinstance(event.timer, DelayOver):
+            self.incoming.deliver_delayed(now_us, self._wanted.wants, self.broker, out)
         else:
             self._search.fired(event.timer, now_us, out)
 
@@ -425,10 +427,10 @@ class ClientMachine:
     # -- hearing -------------------------------------------------------------------------------------------------------
 
     def _deliver(self, message: Delivery, now_us: int, out: list[Effect]) -> None:
-        self.incoming.deliver(message, self._search.home, out)
+        self.incoming.deliver(message, self._search.home, now_us, out)
 
     def _deliver_placed(self, message: PlacedDelivery, now_us: int, out: list[Effect]) -> None:
-        self.incoming.deliver(message, self._search.home, out)
+        self.incoming.deliver(message, self._search.home, now_us, out)
         self.incoming.reach((TopicPlace(message.bundle.topic, message.position),))
 
     def _deliver_retained(self, message: RetainedDelivery, now_us: int, out: list[Effect]) -> None:

@@ -39,6 +39,12 @@ class ClientOptions(msgspec.Struct, frozen=True):
     """The application is told when the connection to its broker breaks and when it is back (`ConnectionTurned`)."""
     untaken_bytes_max: int = 32 << 20
     """What may wait for the application before the broker is granted no more; again from half of it on."""
+    publish_times: bool = False
+    """Each publication says when it was made (`Message.published_at`); those that are delayed or expire always do. It
+    costs about 30 bytes for each message."""
+    epoch_us: int | None = None
+    """Time 0 of the machine in microseconds since 1970. Its clock holds back delayed messages, and drops those that
+    have expired. None: it does neither."""
     patience_us: int = 3_000_000
     """How long a broker may be silent before others are asked; one whose host says that it is gone is not waited for.
     Shorter: less waiting for the dead, more needless questions about those who only paused."""
@@ -46,6 +52,10 @@ class ClientOptions(msgspec.Struct, frozen=True):
 
 class TellTaken(Timer, frozen=True):
     """When to tell the broker which deliveries the application has."""
+
+
+class DelayOver(Timer, frozen=True):
+    """When to deliver messages whose time has come."""
 
 
 class AskOthers(Timer, frozen=True):

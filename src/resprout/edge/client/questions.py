@@ -23,6 +23,7 @@ from resprout.core.errors import UsageError, WireError
 from resprout.core.guarantee import Guarantee
 from resprout.core.limits import check_name, check_topic
 from resprout.core.message import Message
+from resprout.core.partitions import check_log_name
 from resprout.edge.messages import (
     TOPICS_MAX,
     AskAudience,
@@ -123,7 +124,7 @@ class PositionQuestions:
         self._ids += 1
         self._tokens[self._ids] = token
         asked = AskPosition(
-            self._ids, check_name(request.log, "name of a log"), check_name(request.name, "name of a position"),
+            self._ids, check_log_name(request.log), check_name(request.name, "name of a position"),
             request.offset, request.version, request.forced, request.owner,
         )  # fmt: skip
         self.unsent.append(asked)
@@ -145,7 +146,9 @@ class PositionQuestions:
         """Handle an answer. Raises WireError if an honest broker never sends it."""
         if self._sent.pop(message.id, None) is None:
             raise WireError("a position that nobody asked for")
-        answer = PositionAnswered(message.offset, message.version, message.end, message.reason, message.retryable)
+        answer = PositionAnswered(
+            message.offset, message.version, message.end, message.reason, message.retryable, message.partitions
+        )
         out.append(Answer(answer, self._tokens.pop(message.id)))
 
     def begin_session(self) -> None:
@@ -275,7 +278,7 @@ class LogChangeRequests:
         self._ids += 1
         message = ChangeLog(
             self._ids, request.change, check_name(request.log, "name of a log"), request.filter, request.replicas,
-            request.retain_bytes, request.retain_us, request.flush, request.segment_bytes,
+            request.retain_bytes, request.retain_us, request.flush, request.segment_bytes, request.partitions,
         )  # fmt: skip
         self.unsent.append((message, token))
 
@@ -356,7 +359,7 @@ class ReadRequests:
         token, events = asked
         answer = EventsAnswered(
             tuple(events), message.journal, message.following, message.first, message.end, message.reason,
-            message.life, message.gaps, message.retryable, message.begin,
+            message.life, message.gaps, message.retryable, message.begin, message.partitions,
         )  # fmt: skip
         out.append(Answer(answer, token))
 
@@ -368,7 +371,7 @@ class ReadRequests:
             out.append(Answer(EventsAnswered(reason=reason, retryable=True), token))
 
 
-def messages_of(message: EventRead, in_log: bool = False) -> list[StoredMessage]:
+def messages_of(message: EventRead, in_log: bool = False, partition: int = 0) -> list[StoredMessage]:
     """Return the messages of a bundle that was read; in a log each has an offset of its own. Raises WireError if an
     honest broker never sends it."""
     bundle, offsets = message.bundle, message.offsets
@@ -384,7 +387,7 @@ def messages_of(message: EventRead, in_log: bool = False) -> list[StoredMessage]
             Message(
                 bundle.publisher, bundle.incarnation, bundle.first + place, bundle.topic, bundle.keys, bundle.guarantee,
                 row, payload, message.position + place if in_log else message.position,
-                tseq=message.tseq + place if is_total else -1,
+                tseq=message.tseq + place if is_total else -1, partition=partition,
             ),
         )
         for place, row, payload in zip(places, rows, payloads, strict=True)

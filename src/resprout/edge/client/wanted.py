@@ -12,6 +12,7 @@ import msgspec
 
 from resprout.core.bundle import Origin
 from resprout.core.errors import UsageError, WireError
+from resprout.core.message import Message
 from resprout.core.message_fields import NOTHING, Marks, Reached, from_marks
 from resprout.edge.durable_messages import WhenFull
 from resprout.edge.messages import HeldSubscription, Subscribe, Subscribed, Unsubscribe
@@ -66,6 +67,8 @@ class WantedSubscriptions:
         self._next_id = 1
         self.when_full = WhenFull.DISCONNECT
         """What brokers are to do when this client does not read fast enough."""
+        self._has_ended = False
+        """Whether any subscription is over."""
         self._held: frozenset[int] = frozenset()
         """What was brought along to the session that begins."""
 
@@ -106,6 +109,7 @@ class WantedSubscriptions:
         wanting = self._all.pop(id, None)
         if wanting is None:
             return None
+        self._has_ended = True
         if not wanting.ending:
             del self._ids[wanting.request]
         return wanting.request
@@ -116,6 +120,16 @@ class WantedSubscriptions:
         if wanting is None or not wanting.retained or wanting.confirmed:
             raise WireError(f"last values for subscription {id}, which does not wait for any")
         return wanting.request
+
+    def wants(self, message: Message) -> bool:
+        """Return whether a subscription that is not over matches a message that came before."""
+        if not self._has_ended:
+            return True
+        for wanting in self._all.values():
+            predicate = parse_predicate(wanting.request.filter, wanting.request.where)
+            if any(predicate.matches(topic, message.attributes) for topic in message.topics):
+                return True
+        return False
 
     # -- another session -----------------------------------------------------------------------------------------------
 
@@ -150,6 +164,7 @@ class WantedSubscriptions:
                     asks.append(Unsubscribe(id))
             elif wanting.ending:
                 del self._all[id]
+                self._has_ended = True
                 ended.append(wanting.request)
             else:
                 lost += wanting.confirmed

@@ -102,6 +102,10 @@ class Rules(msgspec.Struct, frozen=True):
         """Whether the name belongs to somebody who is known."""
         return any(one.may_be_called(client) for one in self.identities.values())
 
+    def owner_of(self, client: str) -> str:
+        """Return the identity whose clients may have this name; empty for none."""
+        return next((one.name for one in self.identities.values() if one.may_be_called(client)), "")
+
     def keeps(self, durable: str) -> bool:
         """Whether the name of a durable subscription is kept for those who list it."""
         return durable in self.kept_names or durable.startswith(self.kept_beginnings)

@@ -13,6 +13,8 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from resprout.core.contract import Answer, EndCode, Machine, Note, Request
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.limits import NAME_BYTES, AttributeValue
@@ -34,6 +36,7 @@ from resprout.edge.requests import (
 from resprout.links.links import Links
 from resprout.links.options import LinkOptions
 from resprout.net.door import Door
+from resprout.net.event_loop import epoch_us
 from resprout.net.host import Host, Upward
 from resprout.net.in_process import InProcessHost, OpenerCredentials
 from resprout.net.sessions import (
@@ -60,6 +63,15 @@ RELEASE_SECONDS: Final = 1.0
 """Time after which nothing calls a closed client any more, such as the ends of its connections."""
 
 
+class OpenError(Exception):
+    """Refusal by the tree to serve this client."""
+
+    def __init__(self, reason: str, code: EndCode) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.code = code
+
+
 class EmbeddedClient:
     """Client inside the broker's process. `listener` returns the broker's current host, `hear` is called with
     everything for the client, in the same turn of the event loop, and `door` holds the credentials for other
@@ -78,7 +90,9 @@ class EmbeddedClient:
         self.name = name
         broker = listener()
         incarnation = next_incarnation(broker.inquiries.latest_incarnation(name))
-        machine = self._machine = ClientMachine(name, incarnation, broker.here.name, options or OPTIONS)
+        machine = self._machine = ClientMachine(
+            name, incarnation, broker.here.name, replace(options or OPTIONS, epoch_us=epoch_us())
+        )
         machine.awaits = SAFE_ONLY
         machine.when_full = WhenFull.DISCONNECT
         carried = _links_of(machine, name, incarnation, links)
@@ -172,7 +186,14 @@ class EmbeddedConsumer:
         broker = listener()
         incarnation = next_incarnation(broker.inquiries.latest_incarnation(name))
         machine = self._machine = ConsumerMachine(
-            name, incarnation, broker.here.name, subscription, terms, window=window, ends=ends
+            name,
+            incarnation,
+            broker.here.name,
+            subscription,
+            terms,
+            window=window,
+            ends=ends,
+            options=ClientOptions(epoch_us=epoch_us()),
         )
         carried = _links_of(machine, name, incarnation)
         self.subscription = subscription
@@ -199,13 +220,17 @@ class EmbeddedConsumer:
 
 
 async def _close(host: InProcessHost, machine: ClientMachine | ConsumerMachine) -> None:
+    """Close a host, and free what it has. A client whose session ends for two reasons is closed twice, perhaps when it
+    was freed already."""
+    if host.is_released:
+        return
     await host.close()
 
     def release() -> None:
         host.release()
         machine.release()
 
-    if not host.is_released:
+    if not host.is_released:  # somebody else may have closed it meanwhile
         host.is_released = True
         host.loop.call_later(RELEASE_SECONDS, release)
 

@@ -1,5 +1,7 @@
 """Publishes the notes of one session (`NoteWriter`)."""
 
+from collections.abc import Callable, Iterable
+
 import msgspec
 
 from resprout.core.guarantee import Guarantee
@@ -14,8 +16,14 @@ from resprout.net.mqtt.wills import packed_will
 class NoteWriter:
     """Writer of notes in the name of the session's own client, so they follow its publications."""
 
-    def __init__(self, client: EmbeddedClient, name: str, client_id: str, identity: str) -> None:
+    def __init__(
+        self, client: EmbeddedClient, name: str, client_id: str, identity: str, retain: Callable[[bytes], None]
+    ) -> None:
+        """`retain` retains a note, or removes the retained one if it is empty."""
         self._client = client
+        self._retain = retain
+        self._kept: tuple[bytes, int] | None = None
+        """Subscriptions and expiry in the retained note; None if this object has not retained one."""
         self._blank = SessionNote(name, 0, "", client_id, identity, {}, None)
         self.count = 0
         """Number of notes that this process published with a state."""
@@ -47,9 +55,24 @@ class NoteWriter:
             )
         )
 
-    def write_end(self) -> None:
-        """Publish that the session ended."""
+    def keep(self, home: str, data: bytes, filters: Iterable[str], expiry: int) -> None:
+        """Retain a note of the subscriptions if these or the session expiry have changed. `data` is their dump."""
+        if (data, expiry) != self._kept:
+            self._kept = (data, expiry)
+            note = msgspec.structs.replace(
+                self._blank, stamp=self._stamp, home=home, data=data, done=dict.fromkeys(filters, ()), expiry=expiry
+            )
+            self._retain(msgspec.msgpack.encode(note))
+
+    def write_end(self, is_kept: bool) -> None:
+        """Publish that the session ended. `is_kept` is whether there may be a retained note."""
         self._publish(self._blank)
+        if is_kept:
+            self._retain(b"")
+
+    def close(self) -> None:
+        """Drop the callback, which refers to the session that this object belongs to."""
+        self._retain = _nothing
 
     def write_settled(self, note: SessionNote) -> None:
         """Publish the note of another process without its will."""
@@ -59,3 +82,7 @@ class NoteWriter:
         self._stamp = max(self._stamp + 1, wall_us())
         note = msgspec.structs.replace(note, stamp=self._stamp)
         return self._client.publish(SESSIONS, msgspec.msgpack.encode(note), Guarantee.CAUSAL, {}, OWN_KEYS)
+
+
+def _nothing(note: bytes) -> None:
+    """Ignore what happens after the end of the session."""

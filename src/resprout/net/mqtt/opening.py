@@ -20,8 +20,9 @@ from resprout.net.event_loop import now_us
 from resprout.net.in_process import OpenerCredentials
 from resprout.net.mqtt.admission import Admission, AdmissionError, name_of
 from resprout.net.mqtt.driver import ConnectionDriver
+from resprout.net.mqtt.embedded import OpenError
 from resprout.net.mqtt.shared import OWN_TOPICS
-from resprout.net.mqtt.tree_session import OpenError, TreeSession
+from resprout.net.mqtt.tree_session import TreeSession
 from resprout.net.tls import Keyring
 
 if TYPE_CHECKING:

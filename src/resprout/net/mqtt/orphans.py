@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Final
 from resprout.core.errors import UsageError
 from resprout.mqtt.limits import NEVER_SECONDS
 from resprout.net.in_process import OpenerCredentials
+from resprout.net.mqtt.embedded import OpenError
 from resprout.net.mqtt.records import SESSIONS_MAX, SessionNote
 from resprout.net.mqtt.shared import HOMES, OWN_TOPICS
 from resprout.net.mqtt.sources import durable_name, end_durable
-from resprout.net.mqtt.tree_session import OpenError, TreeSession
+from resprout.net.mqtt.tree_session import TreeSession
 
 if TYPE_CHECKING:
     from resprout.net.mqtt.server import MqttServer

@@ -1,7 +1,8 @@
 """Pending SUBSCRIBE and UNSUBSCRIBE packets of one session, by filter as the client sent it.
 
 Concurrent requests for a filter share one subscription request in the tree. If a filter is subscribed again while it is
-being unsubscribed, the request is sent after the unsubscription completes. Packets are answered in order.
+being unsubscribed, the request is sent after the unsubscription completes. A SUBSCRIBE whose filter is unsubscribed
+before the tree has answered counts as granted. Packets are answered in order.
 
 A packet may name thousands of filters, each of which is a request to the tree. They are sent in portions, in turns with
 other connections.
@@ -39,11 +40,15 @@ class PendingSubscriptions:
         end: Callable[[str], None],
         answer: Callable[[PendingPacket, Sequence[int]], None],
         later: Callable[[Callable[[], None]], None],
+        is_durable: Callable[[str], bool],
+        moved: Callable[[], None],
     ) -> None:
         self._ask = ask
         self._end = end
         self._answer = answer
         self._later = later
+        self._is_durable = is_durable
+        self._moved = moved
         self._unsent: list[tuple[Callable[[str], None], str]] = []
         """Requests that are not sent to the tree yet: `ask` or `end`, and the filter."""
         self._in_line = False
@@ -55,15 +60,27 @@ class PendingSubscriptions:
         """Whether the tree has confirmed the subscription, by filter."""
         self._ending: dict[str, bool] = {}
         """Whether to subscribe again after the unsubscription completes, by filter being unsubscribed."""
+        self._again = 0
+        """Number of filters to subscribe again."""
+        self._unsettled = 0
+        """Number of requests for durable subscriptions that the tree has not answered."""
 
     def close(self) -> None:
         """Drop the callbacks, which refer to the session that this object belongs to."""
         self._unsent.clear()
-        self._ask = self._end = self._answer = self._later = _nothing
+        self._ask = self._end = self._answer = self._later = self._moved = _nothing
+        self._is_durable = _never
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the subscribed filters, confirmed or not, without those being unsubscribed."""
         return iter(self._confirmed)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a message that is published now may miss a subscription that was requested before, or reach one that
+        ended before: a request is not sent to the tree, or concerns a durable subscription and is not answered.
+        `moved` is called when this may have changed."""
+        return bool(self._unsent or self._again or self._unsettled)
 
     def is_confirmed(self, topic_filter: str) -> bool:
         """Return whether the subscription is confirmed and not being unsubscribed."""
@@ -82,7 +99,7 @@ class PendingSubscriptions:
                 continue
             self._wait(asked, place)
             if topic_filter in self._ending:
-                self._ending[topic_filter] = True
+                self._set_again(topic_filter, True)
             elif topic_filter not in self._confirmed:
                 self._confirmed[topic_filter] = False
                 new.append(topic_filter)
@@ -94,8 +111,9 @@ class PendingSubscriptions:
         asked = self._enter(token, filters, False)
         old: list[str] = []
         for place, topic_filter in enumerate(filters):
+            self._resolve(topic_filter, Reason.SUCCESS, True)
             if topic_filter in self._ending:
-                self._ending[topic_filter] = False
+                self._set_again(topic_filter, False)
             elif self._confirmed.pop(topic_filter, None) is not None:
                 self._ending[topic_filter] = False
                 old.append(topic_filter)
@@ -112,24 +130,44 @@ class PendingSubscriptions:
         self._asked.append(asked)
         return asked
 
+    def _set_again(self, topic_filter: str, again: bool) -> None:
+        self._again += again - self._ending[topic_filter]
+        self._ending[topic_filter] = again
+
     def _wait(self, asked: PendingPacket, place: int) -> None:
         asked.open += 1
-        self._open.setdefault((asked.filters[place], asked.is_subscribe), []).append((asked, place))
+        key = (asked.filters[place], asked.is_subscribe)
+        if key not in self._open:
+            self._open[key] = []
+            self._unsettled += self._is_durable(key[0])
+        self._open[key].append((asked, place))
 
     def confirmed(self, topic_filter: str) -> None:
+        if topic_filter in self._ending:
+            return  # a request for it that comes later has to wait
         if topic_filter in self._confirmed:
             self._confirmed[topic_filter] = True
         self._resolve(topic_filter, Reason.SUCCESS, True)
+        self._settle()
+        self._moved()
 
     def refused(self, topic_filter: str, reason: Reason) -> None:
+        if topic_filter in self._ending:
+            self.ended(topic_filter)
+            return
         self._confirmed.pop(topic_filter, None)
         self._resolve(topic_filter, reason, True)
+        self._settle()
+        self._moved()
 
     def ended(self, topic_filter: str) -> None:
         again = self._ending.pop(topic_filter, False)
+        self._again -= again
         self._resolve(topic_filter, Reason.SUCCESS, False)
+        self._settle()
         if again:
             self._begin(topic_filter)
+        self._moved()
 
     def _begin(self, topic_filter: str) -> None:
         self._confirmed[topic_filter] = False
@@ -151,12 +189,17 @@ class PendingSubscriptions:
     def _turn(self) -> None:
         self._in_line = False
         self._send()
+        self._moved()
 
     def _resolve(self, topic_filter: str, reason: Reason, is_subscribe: bool) -> None:
-        for asked, place in self._open.pop((topic_filter, is_subscribe), ()):
+        """Answer a filter in all packets that wait for it."""
+        waiting = self._open.pop((topic_filter, is_subscribe), None)
+        if waiting is None:
+            return
+        self._unsettled -= self._is_durable(topic_filter)
+        for asked, place in waiting:
             asked.reasons[place] = reason
             asked.open -= 1
-        self._settle()
 
     def _settle(self) -> None:
         while self._asked and not self._asked[0].open:
@@ -167,3 +210,7 @@ class PendingSubscriptions:
 
 def _nothing(*_: object) -> None:
     """Ignore what happens after the end of the session."""
+
+
+def _never(topic_filter: str) -> bool:
+    return False

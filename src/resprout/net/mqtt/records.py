@@ -6,6 +6,10 @@ client publishes it, so its notes and its publications arrive everywhere in one 
 packet identifier as an attribute and names a key of that topic. So a broker learns of the publication if and only if it
 learns that the identifier was received. Each note has the complete state; received packet identifiers are those since
 the last note.
+
+If last values are on disk, the broker of a session also retains a note of its subscriptions, whenever these change.
+After a restart of all brokers the sessions continue from it: without what was in flight, because a note of that time
+would be older than the client.
 """
 
 from collections.abc import Iterator
@@ -19,6 +23,8 @@ from resprout.mqtt.mapping import PREFIX
 from resprout.mqtt.packets import PACKET_ID_MAX
 
 SESSIONS: Final = "$mqtt/sessions"
+KEPT: Final = "$mqtt/kept/"
+"""Prefix of the topics of retained notes, one for each session, which survive a restart of all brokers."""
 OWN_KEYS: Final = ("sessions",)
 SESSION_KEYS: Final = (f"{SESSIONS}#sessions",)
 """Keys of a QoS 2 publication of a session that survives its broker. `OWN_KEYS` is the same key for messages on the
@@ -83,12 +89,15 @@ class SessionRecords:
         return list(self._notes.values())
 
     def apply(self, message: Message) -> SessionNote | None:
-        """Apply a note or a QoS 2 publication. Ignores messages that cannot be decoded. Return the last note of the
+        """Apply a note or a QoS 2 publication. Ignores messages that cannot be decoded, and notes in the name of
+        another client than their publisher: without rules any client may publish them. Return the last note of the
         session if it ended now."""
         if message.topic == SESSIONS:
             try:
                 note = _note_decoder.decode(message.payload)
             except _FAULTS:
+                return None
+            if note.name != message.publisher:
                 return None
             before = self._notes.get(note.name)
             return before if self._apply_note(note) and note.data is None else None
@@ -96,6 +105,15 @@ class SessionRecords:
         if type(packet_id) is int and 1 <= packet_id <= PACKET_ID_MAX and message.publisher in self._notes:
             self._received.setdefault(message.publisher, {})[packet_id] = None
         return None
+
+    def restore(self, message: Message) -> None:
+        """Take over a session from its retained note if no other note is known."""
+        try:
+            note = _note_decoder.decode(message.payload)
+        except _FAULTS:
+            return
+        if note.data and message.topic == KEPT + note.name and note.name not in self._notes:
+            self._apply_note(note)
 
     def _apply_note(self, note: SessionNote) -> bool:
         known = self._notes.get(note.name)

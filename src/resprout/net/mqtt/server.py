@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from resprout.core.bundle import Bundle
+from resprout.core.bundle import Bundle, pack_attributes
 from resprout.core.contract import EndCode, Note
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
@@ -40,13 +40,14 @@ from resprout.net.mqtt.layers import Layer, Layers, TlsLayer, WebSocketLayer, we
 from resprout.net.mqtt.opening import SessionOpening
 from resprout.net.mqtt.orphans import Orphans
 from resprout.net.mqtt.proxy import is_proxy
+from resprout.net.mqtt.records import KEPT
 from resprout.net.mqtt.settings import SCHEMES, MqttSettings
 from resprout.net.mqtt.shared import SharedState
 from resprout.net.mqtt.sources import DurableSource
 from resprout.net.mqtt.sys_topics import attributes_for, figures_of
 from resprout.net.mqtt.tree_session import TreeSession
 from resprout.net.tls import Keyring, Tls
-from resprout.values.rows import RETAIN_KEY
+from resprout.values.rows import RETAIN_KEY, value_cost
 
 if TYPE_CHECKING:
     from resprout.net.broker import RunningBroker
@@ -113,6 +114,7 @@ class MqttServer:
             session_expiry_max=settings.session_expiry_max,
             keep_alive_max=settings.keep_alive_max,
             connect_seconds=settings.connect_seconds,
+            response_information=settings.response_topics,
         )
         self._shared: SharedState | None = None
         self.serving = asyncio.Event()
@@ -138,6 +140,7 @@ class MqttServer:
 
     async def _serve(self, shared: SharedState) -> None:
         await shared.ready.wait()
+        await self._restore_sessions(shared)
         for kind, place in self._places.items():
             await place.serve(partial(self._accept, kind))
             self._note(Note("mqtt", {"detail": f"{SCHEMES[kind]}://{place.address}"}))
@@ -149,6 +152,18 @@ class MqttServer:
             while not self.is_closing:
                 self._publish_metrics(shared, period_s, since_s)
                 await asyncio.sleep(period_s)
+
+    async def _restore_sessions(self, shared: SharedState) -> None:
+        """Take over the sessions of brokers that have all stopped, if they were kept on disk."""
+        if not self.keeps_sessions:
+            return
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await shared.check_sessions()
+                break
+        for message in self.broker.books.machine.walk_last_values(f"{KEPT}+"):
+            if message is not None:
+                shared.records.restore(message)
 
     def _publish_metrics(self, shared: SharedState, period_s: int, since_s: float) -> None:
         attributes = attributes_for(period_s)
@@ -348,6 +363,11 @@ class MqttServer:
 
     # -- for sessions --------------------------------------------------------------------------------------------------
 
+    @property
+    def keeps_sessions(self) -> bool:
+        """Whether sessions survive a restart of all brokers, because last values are on disk."""
+        return bool(self.broker.books.machine.keeps_values)
+
     def has_audience(self, topic: str) -> bool:
         """Return whether a subscription in the network may match the topic; True if this broker is not certain."""
         return bool(self.broker.books.machine.has_audience(topic))
@@ -370,7 +390,8 @@ class MqttServer:
         if not is_retained(attributes):
             return guarantee, ()
         machine = self.broker.books.machine
-        if payload and (excess := machine.excess_of_value(writer, topic, len(payload))):
+        cost = value_cost(topic, (RETAIN_KEY,), len(pack_attributes([attributes])) + len(payload))
+        if payload and (excess := machine.excess_of_value(writer, topic, cost)):
             raise UsageError(f"{topic} cannot be retained: {excess}")
         machine.on_value_applied(self._applied)
         return Guarantee.TOTAL, (RETAIN_KEY,)
@@ -400,6 +421,7 @@ class MqttServer:
 
     async def leave_share(self, source: DurableSource) -> None:
         """Stop consuming a shared subscription, and end it if no other session consumes it."""
+        await source.until_answered()  # otherwise it may begin later, without a consumer
         consumers = self.broker.books.machine.consumers_of(source.name)
         if consumers is not None and set(consumers) <= {source.consumer_name}:
             await source.end()

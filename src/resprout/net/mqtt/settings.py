@@ -48,6 +48,8 @@ class MqttSettings(msgspec.Struct, frozen=True, kw_only=True):
     keep_alive_max: int = 3_600
     """Maximum keep alive in seconds, also used if a client requests 0. MQTT 5 clients learn it from CONNACK; it is
     enforced for all versions."""
+    response_topics: str = ""
+    """Prefix of response topics, below which each client gets its own (Response Information); empty for none."""
     sys_seconds: int = 10
     """Interval in seconds between publications of `$SYS` topics; 0 disables them."""
 

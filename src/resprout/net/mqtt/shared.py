@@ -4,7 +4,8 @@ Each MQTT broker has a client that subscribes to the notes. A broker that starts
 another broker (`$mqtt/sync`), and only then accepts MQTT clients. Subscribing first means that it misses nothing, and
 merging is idempotent.
 
-The state is in memory only: if all MQTT brokers are down at the same time, sessions are lost.
+The state is in memory. If all MQTT brokers are down at the same time, sessions continue from their retained notes if
+last values are on disk (`records`); otherwise they are lost.
 """
 
 import asyncio

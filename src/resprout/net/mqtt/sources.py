@@ -95,6 +95,7 @@ class DurableSource:
         """Acknowledged position by origin, as far as this session knows."""
         self._is_over = False
         self._gone = asyncio.Event()
+        self._answered = asyncio.Event()
         terms = Terms(plain, None, self.is_shared, WhenFull.DROP_OLDEST, PENDING_MAX)
         window = SHARED_WINDOW if self.is_shared else SESSION_WINDOW
         self.name = durable_name(client, topic_filter)
@@ -115,6 +116,12 @@ class DurableSource:
                 del self.done[next(iter(self.done))]
         if not self._is_over:
             self._consumer.acknowledge(messages)
+
+    async def until_answered(self) -> None:
+        """Wait until the subscription is confirmed or refused, for at most `END_SECONDS`."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(END_SECONDS):
+                await self._answered.wait()
 
     async def end(self) -> None:
         """End the subscription and drop its pending messages. Returns when it has ended, or after `END_SECONDS`."""
@@ -150,10 +157,12 @@ class DurableSource:
         elif isinstance(effect, Answer):
             news = effect.body
             if isinstance(news, ConsumerBegan):
+                self._answered.set()
                 self._began(self)
             elif isinstance(news, DroppedBefore):
                 self._dropped(self, news.count)
             elif isinstance(news, ConsumerOver):
                 self._is_over = True
+                self._answered.set()
                 self._gone.set()
                 self._over(self, news.standing, news.reason)

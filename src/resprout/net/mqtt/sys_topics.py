@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Final
 
 from resprout import __version__
 from resprout.core.limits import AttributeValue
+from resprout.core.timing import EXPIRES
 from resprout.mqtt.mapping import QOS, RETAIN
 from resprout.net.event_loop import wall_us
-from resprout.values.rows import EXPIRES
 
 if TYPE_CHECKING:
     from resprout.net.accounts import MqttAccount

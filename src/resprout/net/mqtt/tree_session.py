@@ -6,12 +6,9 @@ them up to the limit per subscriber (`subscriber_bytes`) and ends the session if
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
-
-import msgspec
 
 from resprout.core.contract import Answer, Deliver, EndCode
 from resprout.core.errors import PayloadRefusedError, UsageError
@@ -31,7 +28,7 @@ from resprout.edge.requests import (
     UnsubscribeRequest,
 )
 from resprout.mqtt.actions import BeginSubscriptions, EndSubscriptions, PublishMessage
-from resprout.mqtt.mapping import attributes_of, guarantee_of, is_retained
+from resprout.mqtt.mapping import RETAIN, attributes_of, guarantee_of, is_retained
 from resprout.mqtt.packets import Will
 from resprout.mqtt.reasons import MqttError, Reason
 from resprout.mqtt.subscriptions import SHARE
@@ -39,11 +36,13 @@ from resprout.net.door import Door
 from resprout.net.event_loop import now_us, wall_us
 from resprout.net.host import Upward
 from resprout.net.in_process import OpenerCredentials
-from resprout.net.mqtt.embedded import EmbeddedClient, reason_of_end
+from resprout.net.mqtt.delivery_queue import DeliveryQueue
+from resprout.net.mqtt.embedded import EmbeddedClient, OpenError, reason_of_end
 from resprout.net.mqtt.notes import NoteWriter
 from resprout.net.mqtt.pending_subscriptions import PendingPacket, PendingSubscriptions
 from resprout.net.mqtt.receipts import Awaited, AwaitedReceipts
-from resprout.net.mqtt.records import PACKET, SESSION_KEYS, SessionNote
+from resprout.net.mqtt.records import KEPT, PACKET, SESSION_KEYS, SessionNote
+from resprout.net.mqtt.request_queue import RequestQueue
 from resprout.net.mqtt.retained_walks import RetainedWalks
 from resprout.net.mqtt.sources import DurableSource, end_durable
 from resprout.net.mqtt.wills import unpacked_will
@@ -55,16 +54,6 @@ if TYPE_CHECKING:
 MARKS_MAX: Final = 1_024
 """Maximum number of acknowledged positions in one note, for all subscriptions of the session."""
 MISSING: Final = "messages may be missing: subscribe again"
-
-
-class _Given(msgspec.Struct):
-    """Message that was passed to the machine and is not done."""
-
-    source: DurableSource | None
-    """Durable subscription that delivered it; None for plain subscriptions."""
-    message: Message
-    is_last: bool
-    """Whether it is the last message of its delivery."""
 
 
 class TreeSession:
@@ -96,22 +85,20 @@ class TreeSession:
         self._is_lost = False
         """Whether the tree has stopped serving this client."""
         self._awaited = AwaitedReceipts()
-        self._held: list[tuple[Callable[[], None], frozenset[tuple[str, int]]]] = []
-        """Requests to subscribe and unsubscribe, with the retained publications that have to be applied first."""
         self._is_passing = False
         """Whether `pass_messages` is scheduled."""
-        self._deliveries: deque[tuple[DurableSource | None, deque[Message]]] = deque()
-        """Messages from the tree that were not passed to the machine yet."""
-        self._given: list[_Given] = []
-        """Messages that were passed to the machine and are not done, in order."""
+        self._deliveries = DeliveryQueue()
         self._sources: dict[str, DurableSource] = {}
         """Durable subscriptions by filter, as the client sent it."""
         self.retained: Final[RetainedWalks] = RetainedWalks(server)
         self._pending: PendingSubscriptions = PendingSubscriptions(
-            self._ask, self._end, self._answer_asked, server.line.join
+            self._ask, self._end, self._answer_asked, server.line.join, self._is_durable, self._requests_go_on
+        )
+        self._requests: RequestQueue = RequestQueue(
+            server.loop, self._publish_now, self.client.flush, self._pending, self._awaited
         )
         self._tasks: set[asyncio.Task[None]] = set()
-        self._notes = NoteWriter(self.client, name, client_id, who.identity or "")
+        self._notes = NoteWriter(self.client, name, client_id, who.identity or "", self._retain)
 
     def start(self) -> None:
         self.client.start()
@@ -122,8 +109,9 @@ class TreeSession:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether so many publications of the client are not safe that the server must stop reading from it."""
-        return not self.is_over and self.client.crowded
+        """Whether so many publications of the client are not safe, or so many requests wait, that the server must stop
+        reading from it."""
+        return not self.is_over and (self.client.crowded or self._requests.is_long)
 
     async def close(self, ends: bool = True) -> None:
         """Leave the tree; call nothing else afterwards. With `ends`, also end the durable subscriptions; otherwise the
@@ -132,34 +120,48 @@ class TreeSession:
             return
         self._left = True
         sources = list(self._sources.values())
+        if not self._is_lost:
+            self._requests.publish_all()
         if ends and not self._is_lost:
             if self._notes.has_any:
-                self._notes.write_end()
+                self._notes.write_end(self.is_persistent)
                 self.client.flush()
             await asyncio.gather(*[
-                self._server.leave_share(source) if source.is_shared else source.end() for source in sources
+                self._leave_share(source) if source.is_shared else source.end() for source in sources
             ])  # fmt: skip
         await self.client.close()
         await asyncio.gather(*[source.close() for source in sources])
         self._sources.clear()
         self._pending.close()
+        self._notes.close()
+        self._requests.close()
 
     # -- what the machine wants ----------------------------------------------------------------------------------------
 
     def publish(self, action: PublishMessage) -> None:
+        self._requests.publish(action)
+
+    def _publish_now(self, action: PublishMessage) -> None:
         try:
             guarantee, attributes = self._server.guarantee_of(action.topic, action.guarantee), action.attributes
             keys: tuple[str, ...] = ()
             if action.packet_id:
                 keys, attributes = SESSION_KEYS, {**attributes, PACKET: action.packet_id}
                 guarantee = max(guarantee, Guarantee.FIFO)  # keep it in one stream with the session's notes
-            is_unheard = action.waits and not self._server.has_audience(action.topic)
+            is_unheard = action.waits and not self._has_audience(action.topic)
             stream, seq = self._publish(action.topic, action.payload, guarantee, attributes, keys)
         except UsageError as error:
             self._answer_publication(action.token, str(error), Reason.IMPLEMENTATION_SPECIFIC_ERROR)
             return
         if (retains := is_retained(attributes)) or action.waits:
             self._awaited.add(stream, seq, action.token, retains, is_unheard)
+
+    def _has_audience(self, topic: str) -> bool:
+        """Return whether a subscription may match: one in the network, or one of this client that is on its way."""
+        if self._server.has_audience(topic):
+            return True
+        state = self.driver.machine.state if self.driver is not None else None
+        return state is not None and state.subscriptions.has_match(topic)
 
     def _publish(
         self,
@@ -199,7 +201,7 @@ class TreeSession:
         if driver is None or (state := driver.machine.state) is None:
             return
         machine = driver.machine
-        data = state.dump() if self.is_persistent else b""
+        data = state.dump(self._requests.unpublished) if self.is_persistent else b""
         sources = [source for source in self._sources.values() if not source.is_shared]
         share = MARKS_MAX // max(1, len(sources))
         done = {source.filter: source.marks(share) for source in sources}
@@ -209,6 +211,16 @@ class TreeSession:
             self._over(f"the session state cannot be saved: {error}", EndCode.SLOW)
             return
         self._awaited.add(stream, seq, -self._notes.count)
+        if self.is_persistent and self._server.keeps_sessions:
+            self._notes.keep(self._server.shared.home, state.dump_subscriptions(), done, machine.expiry)
+
+    def _retain(self, note: bytes) -> None:
+        """Retain a note, or remove the retained one, if last values are on disk."""
+        if self._server.keeps_sessions:
+            try:
+                self._publish(KEPT + self.name, note, Guarantee.TOTAL, {RETAIN: True})
+            except UsageError as error:
+                self._server.notify(f"the session of MQTT client {self.name} is not kept on disk: {error}")
 
     def adopt(self, note: SessionNote, shared: Sequence[str]) -> None:
         """Resume a session of another broker from its note. `shared` has the filters of its shared subscriptions."""
@@ -221,7 +233,7 @@ class TreeSession:
     def forget(self, note: SessionNote) -> None:
         """End a session of another broker that has the same name."""
         self._notes.follow(note)
-        self._notes.write_end()
+        self._notes.write_end(bool(note.data))
         self.client.flush()
 
     def settle_orphan(self, note: SessionNote, ends: bool) -> None:
@@ -230,7 +242,7 @@ class TreeSession:
         if (will := unpacked_will(note.will)) is not None:
             self.publish_will(will)
         if ends:
-            self._notes.write_end()
+            self._notes.write_end(bool(note.data))
         else:
             self._notes.write_settled(note)
         self.client.flush()
@@ -241,6 +253,7 @@ class TreeSession:
 
     def publish_will(self, will: Will) -> None:
         """Publish the will; log the reason if that fails, because the client is gone."""
+        self._requests.publish_all()
         try:
             attributes = attributes_of(will.qos, will.retain, will.properties, wall_us())
             guarantee = self._server.guarantee_of(will.topic, guarantee_of(will.properties))
@@ -253,35 +266,20 @@ class TreeSession:
             self._server.notify(f"the will of MQTT client {self.name} cannot be published: {error}")
 
     def subscribe(self, action: BeginSubscriptions) -> None:
-        """Subscribe once the client's earlier retained publications are last values, so that it gets these as such."""
         filters = [request.filter for _, _, request, _ in action.requests]
-        self._hold(partial(self._pending.subscribe, action.token, filters), self._awaited.retained)
+        self._requests.request(partial(self._pending.subscribe, action.token, filters), True)
 
     def unsubscribe(self, action: EndSubscriptions) -> None:
-        self._hold(partial(self._pending.unsubscribe, action.token, action.filters), frozenset())
+        self._requests.request(partial(self._pending.unsubscribe, action.token, action.filters), False)
 
-    def _hold(self, request: Callable[[], None], earlier: frozenset[tuple[str, int]]) -> None:
-        self.client.flush()  # earlier publications of the client come first
-        self._held.append((request, earlier))
-        self._send_held()
-
-    def _send_held(self) -> None:
-        while self._held and not self.is_over and not self._awaited.has_any(self._held[0][1]):
-            self._held.pop(0)[0]()
+    def _requests_go_on(self) -> None:
+        if not self.is_over:
+            self._requests.go_on()
+            self._room()
 
     def acknowledge(self, count: int) -> None:
         """Acknowledge the next `count` messages in the tree, in the order in which they were passed to the machine."""
-        deliveries = 0
-        done: dict[DurableSource, list[Message]] = {}
-        taken, self._given = self._given[:count], self._given[count:]
-        for given in taken:
-            if given.source is None:
-                deliveries += given.is_last
-            else:
-                done.setdefault(given.source, []).append(given.message)
-        self.client.take(deliveries)
-        for source, messages in done.items():
-            source.acknowledge(messages)
+        self.client.take(self._deliveries.acknowledge(count))
 
     # -- between them --------------------------------------------------------------------------------------------------
 
@@ -299,11 +297,7 @@ class TreeSession:
         machine = driver.machine
         given = False
         while self._deliveries and machine.room > 0 and driver.connection.is_writable:
-            source, messages = self._deliveries[0]
-            message = messages.popleft()
-            if not messages:
-                self._deliveries.popleft()
-            self._given.append(_Given(source, message, not messages))
+            source, message = self._deliveries.take()
             self._server.figures.delivered += 1
             driver.deliver(message, source.filter if source is not None else "")
             given = True
@@ -333,7 +327,7 @@ class TreeSession:
         if self.is_over:
             return
         if isinstance(effect, Deliver):
-            self._deliveries.append((None, deque(effect.messages)))
+            self._deliveries.put(None, effect.messages)
             self._pass_soon()
             return
         if (end := reason_of_end(effect)) is not None:
@@ -354,7 +348,7 @@ class TreeSession:
     def applied(self, stream: str, seq: int) -> None:
         """A retained publication of this session is a last value of this broker, or none."""
         self._answer_safe(self._awaited.take_applied(stream, seq))
-        self._send_held()
+        self._requests_go_on()
 
     def _answer_safe(self, awaited: Sequence[Awaited]) -> None:
         if not awaited:
@@ -388,7 +382,7 @@ class TreeSession:
             self._server.notify(f"a publication of MQTT client {self.name}, which is gone, was refused: {news.reason}")
         for token in tokens:
             self._answer_publication(token, news.reason, Reason.NOT_AUTHORIZED)
-        self._send_held()
+        self._requests_go_on()
         if len(tokens) < news.last - news.first + 1:  # QoS 0 has no acknowledgement, so the connection ends
             self._answer_publication(0, news.reason, Reason.NOT_AUTHORIZED)
 
@@ -397,7 +391,7 @@ class TreeSession:
             driver.run(driver.machine.publish_refused(token, code, reason, now_us()))
 
     def _room(self) -> None:
-        if self.driver is not None:
+        if self.driver is not None and not self.is_crowded:
             self.driver.connection.release()
 
     def _lost(self, news: SessionLost) -> None:
@@ -416,7 +410,7 @@ class TreeSession:
     def _ask(self, topic_filter: str) -> None:
         if self.is_over:
             return
-        if not self.is_persistent and not topic_filter.startswith(SHARE):
+        if not self._is_durable(topic_filter):
             self.client.subscribe(topic_filter)
             return
         source = self._sources[topic_filter] = DurableSource(
@@ -424,6 +418,9 @@ class TreeSession:
             self._delivered, lambda source: self._pending.confirmed(source.filter), self._source_over, self._dropped,
         )  # fmt: skip
         source.start()
+
+    def _is_durable(self, topic_filter: str) -> bool:
+        return self.is_persistent or topic_filter.startswith(SHARE)
 
     def _end(self, topic_filter: str) -> None:
         if self.is_over:
@@ -439,12 +436,17 @@ class TreeSession:
     async def _leave(self, source: DurableSource) -> None:
         """Leave a shared subscription. Its unacknowledged messages go to other sessions."""
         self._sources.pop(source.filter, None)  # the session may have ended meanwhile
-        await self._server.leave_share(source)
+        await self._leave_share(source)
         self._pending.ended(source.filter)
+
+    async def _leave_share(self, source: DurableSource) -> None:
+        if self.driver is not None and (state := self.driver.machine.state) is not None:
+            source.acknowledge(state.outgoing.settled(source.filter))
+        await self._server.leave_share(source)
 
     def _delivered(self, source: DurableSource, messages: Sequence[Message]) -> None:
         if not self.is_over:
-            self._deliveries.append((source, deque(messages)))
+            self._deliveries.put(source, messages)
             self._pass_soon()
 
     def _source_over(self, source: DurableSource, standing: Standing, reason: str) -> None:
@@ -493,12 +495,3 @@ _NEWS: Final[Mapping[type, Callable[[TreeSession, Any], None]]] = {
     SessionLost: TreeSession._lost,
 }
 """Handlers of answers from the tree, shared by all sessions."""
-
-
-class OpenError(Exception):
-    """Refusal by the tree to serve this client."""
-
-    def __init__(self, reason: str, code: EndCode) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.code = code

@@ -21,7 +21,7 @@ from resprout.links.links import Links
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address
 from resprout.net.door import Door
-from resprout.net.event_loop import now_us
+from resprout.net.event_loop import epoch_us, now_us, wall_us
 from resprout.net.host import Host, Upward
 from resprout.net.run.exchange import RowWriter
 from resprout.net.run.schedule import ScheduledApp
@@ -135,6 +135,11 @@ class RealLife:
     def now_us(self) -> int:
         return now_us() - self._start_us
 
+    @property
+    def wall_us(self) -> int:
+        """Microseconds since 1970."""
+        return wall_us()
+
     def start(self, start_us: int) -> None:
         """`start_us`: time 0 of the run, on the clock of the machine."""
         self._start_us = start_us
@@ -197,7 +202,7 @@ class RealClient(RealLife):
     ) -> None:
         # Whoever returns has been here before, and turns to others when its own broker is gone meanwhile.
         others = brokers if incarnation > 1 else ()
-        client_options = ClientOptions(takes_at_once=False, bundle_max=bundle_max)
+        client_options = ClientOptions(takes_at_once=False, bundle_max=bundle_max, epoch_us=epoch_us())
         machine = ClientMachine(spec.name, incarnation, spec.broker, client_options, others)
         machine.when_full = PLAIN_WHEN_FULL[spec.when_full]
         super().__init__(
@@ -322,7 +327,7 @@ class RealConsumer(RealLife):
         on_note: Callable[[Row], None],
         keyring: Keyring | None = None,
     ) -> None:
-        machine = make_consumer(spec, wanted, incarnation, tuple(brokers))
+        machine = make_consumer(spec, wanted, incarnation, tuple(brokers), epoch_us())
         super().__init__(
             machine, spec.name, incarnation, seed, codec, options, find, delays_us, writer, on_note, self._take,
             Tally(), keyring,

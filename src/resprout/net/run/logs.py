@@ -35,7 +35,9 @@ OPERATOR: Final = "run-observer"
 class RealLogs:
     def __init__(self, scenario: Scenario, tree: LocalTree, tls: Path | None) -> None:
         self._scenario = scenario
-        self._logs = scenario.logs
+        self._declared = scenario.logs
+        self._logs = [part for log in scenario.logs for part in log.parts]
+        """The partitions of all logs."""
         self._tree = tree
         keyring = Keyring(tls_of_client(tls, OPERATOR)) if tls is not None and self._logs else None
         self._asker = Asker(OPERATOR, "client", keyring)
@@ -44,7 +46,7 @@ class RealLogs:
         self._found: object = None
 
     def declared(self, world: str) -> Iterator[Row]:
-        yield from declared_rows(0, world, self._logs)
+        yield from declared_rows(0, world, self._declared)
 
     def hear(self, row: Row) -> None:
         if row.kind == kinds.LOG_FED:

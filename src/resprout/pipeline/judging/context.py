@@ -15,6 +15,7 @@ from resprout.audit.history import UNREST, CalmTimes, Shock
 from resprout.audit.judge import Case
 from resprout.audit.verdict import Verdict, verdict_of
 from resprout.core.guarantee import Promises
+from resprout.core.timing import DUE, EXPIRES, PUBLISHED
 from resprout.pipeline.judging.columns import NEVER, NULL, Array, Rows, UnreadableError, Words, is_same
 from resprout.pipeline.judging.durables import CONSUMING, ENDING, ConsumedRows, DurableArrays
 from resprout.pipeline.judging.logs import LOGGED, LogArrays, LogRows
@@ -197,6 +198,9 @@ class Context:
         self._freeze(talk, deliveries, subscriptions)
         if len(_at(talk, words, kinds.DEAD_LETTER, kinds.REJECTED, kinds.TERMINATED)):
             raise UnreadableError("messages that came back, or dead letters, are for the judge in Python")
+        is_timed = words.attributes.find(DUE) >= 0 or words.attributes.find(EXPIRES) >= 0
+        if is_timed and words.attributes.find(PUBLISHED) >= 0:
+            raise UnreadableError("messages that are delayed or expire are for the judge in Python")
         publish = talk.take(_at(talk, words, kinds.PUBLISH))
         check_publish(publish, words)
         of_publications = refused.take(np.flatnonzero(refused.publisher >= 0))

@@ -291,8 +291,9 @@ class DurableArrays:
         for each in times.values():
             counted: list[tuple[int, int]] = []
             for i, (at_us, life, deliveries) in enumerate(each):
-                since_us = max(int(consumers.begun_us[life]), at_us - QUIET_US)
-                known = sum([other == life or since_us > before_us for before_us, other in counted])
+                is_prompt = self._calm.covers(at_us, at_us)  # its consumer was not frozen when it was sent
+                sent_us = max(int(consumers.begun_us[life]), at_us - QUIET_US if is_prompt else 0)
+                known = sum([other == life or sent_us > before_us for before_us, other in counted])
                 if deliveries < known + 1 or 0 < most < max(deliveries, known + 1):
                     return True
                 if i + 1 < len(each):

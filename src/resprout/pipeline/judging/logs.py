@@ -11,6 +11,7 @@ import numpy as np
 
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
+from resprout.core.partitions import place_of
 from resprout.filters.predicate import Predicate, parse_predicate
 from resprout.pipeline.judging.columns import (
     NULL,
@@ -31,7 +32,7 @@ LOGGED: Final = (
     kinds.LOG_DECLARED, kinds.LOG_FED, kinds.LOG_KEPT, kinds.LOG_GAP, kinds.LOG_END, kinds.LOG_READ, kinds.LOG_PAGE,
 )  # fmt: skip
 FAR: Final = 1 << 62
-_ABOUT: Final = ("log", "crc", "replicas", "first", "end", "runs", "from", "until")
+_ABOUT: Final = ("log", "crc", "replicas", "first", "end", "runs", "from", "until", "partition", "partitions")
 
 
 class LogRows:
@@ -100,6 +101,13 @@ class OneLog:
         table = rows.rows
         self.predicate = rows.predicates[int(declared[-1])] if len(declared) else None
         self.replicas = len(rows.word(int(declared[-1]), "replicas").split()) if len(declared) else 0
+        self.partition, self.partitions = 0, 1
+        """Of the messages that match, it keeps those of this partition."""
+        if len(declared) and rows.word(int(declared[-1]), "partitions"):
+            self.partition = rows.number(int(declared[-1]), "partition")
+            self.partitions = rows.number(int(declared[-1]), "partitions")
+            if not 0 <= self.partition < self.partitions:
+                raise UnreadableError("a row about a log with a partition that is none")
         self.fed = table.row[rows.at(log, kinds.LOG_FED)]
         self.kept = {int(node): kept[table.node[kept] == node] for node in np.unique(table.node[kept])}
         """Indices of the rows of its messages, by broker."""
@@ -144,6 +152,8 @@ class LogArrays:
         self._rows, self._publications, self._wishes = rows, publications, wishes
         self._number = self._numbers(index)
         self.logs = [OneLog(rows, log) for log in rows.names]
+        is_divided = any(log.partitions > 1 for log in self.logs)
+        self._places = self._places_of_all(rows.words) if is_divided else np.zeros(0, dtype=np.int64)
         self.count = len(self.logs)
         self._is_judged = [
             judges_loss and len(log.fed) > 0 and log.predicate is not None and 2 * len(log.running) > log.replicas
@@ -154,7 +164,7 @@ class LogArrays:
         """Whether a publication may wait for ever, because some matching log has no majority of its replicas."""
         for log in self.logs:
             if log.predicate is not None and 2 * len(log.running) <= log.replicas:
-                self.may_hold |= wishes.matches(log.predicate, np.arange(len(publications)))
+                self.may_hold |= self._keeps(log, np.arange(len(publications)))
         self.reads = 0
         """Number of pages that clients have read."""
         self._broken: set[str] = set()
@@ -183,6 +193,22 @@ class LogArrays:
             found[at] = np.where(number < len(self._publications), number, -1)
         return found
 
+    def _keeps(self, log: OneLog, number: Array) -> Array:
+        """Return which of these publications the log keeps, as it is declared."""
+        assert log.predicate is not None, "it is judged"
+        found = self._wishes.matches(log.predicate, number)
+        return found if log.partitions == 1 else found & (self._places[number] % log.partitions == log.partition)
+
+    def _places_of_all(self, words: Words) -> Array:
+        """Return the number that decides on the partition, for each publication."""
+        publications = self._publications
+        of_topic = np.array([place_of(topic, ()) for topic in words.topics.texts] or [0], dtype=np.int64)
+        of_key = np.array([place_of("", (key,)) for key in words.keys.texts] or [0], dtype=np.int64)
+        places: Array = of_topic[publications.topic]
+        keyed = np.flatnonzero(publications.keys.length > 0)
+        places[keyed] = of_key[publications.keys.content[0][publications.keys.start[keyed]]]
+        return places
+
     # -- what the rows of a log say ------------------------------------------------------------------------------------
 
     def _violates_kept(self, log: OneLog, node: int) -> bool:
@@ -191,7 +217,7 @@ class LogArrays:
         number = self._number[places]
         if np.any(number < 0) or np.any(self._publications.row[number] > table.row[places]):
             return True
-        if log.predicate is not None and len(number) and not self._wishes.matches(log.predicate, number).all():
+        if log.predicate is not None and len(number) and not self._keeps(log, number).all():
             return True
         position = table.position[places]
         if len(np.unique(np.stack((number, position)), axis=1).T) > len(np.unique(number)):
@@ -276,7 +302,7 @@ class LogArrays:
         is_left[there[there >= 0]] = False
         left = np.flatnonzero(is_left)
         assert log.predicate is not None, "it is judged"
-        return left[self._wishes.matches(log.predicate, left)], min(end.first for end in log.running)
+        return left[self._keeps(log, left)], min(end.first for end in log.running)
 
     def _sequence(self, log: OneLog) -> tuple[Array, Array, Array]:
         """Return the publications in the order of the log, each at its first offset; their offsets; and the places of

@@ -11,6 +11,7 @@ import numpy as np
 
 from resprout.audit import logs as audited_logs
 from resprout.audit.durable import NO_DURABLES, unjudged_note
+from resprout.audit.timing import NO_TIMES, TIMING_RULES
 from resprout.audit.values import NO_VALUES, VALUE_RULES
 from resprout.audit.verdict import MET_TIME_LIMIT, RULES
 from resprout.core.guarantee import Guarantee
@@ -166,6 +167,7 @@ def _nothing_to_judge(context: Context, strongest: int, order: TotalOrderArrays,
         reasons |= dict.fromkeys(audited_logs.LOG_RULES, audited_logs.NO_LOGS)
     elif not context.logs.reads:
         reasons["log_read"] = audited_logs.NO_READS
+    reasons |= dict.fromkeys(TIMING_RULES, NO_TIMES)
     retains = RETAIN_KEY in context.words.keys.texts
     reasons |= dict.fromkeys(VALUE_RULES, "Spark does not judge last values" if retains else NO_VALUES)
     if not context.receipts.count and not context.receipts.refused_count:

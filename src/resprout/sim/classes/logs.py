@@ -31,6 +31,7 @@ LOGS: Final = (1, 1, 1, 2, 3)
 REPLICAS: Final = (1, 2, 3, 3, 3, 3, 4, 5)
 RETAIN_BYTES: Final = (1 << 30, 1 << 30, 1 << 30, 20_000)
 SEGMENT_BYTES: Final = 4_096
+PARTITIONS: Final = (1, 1, 1, 2, 4)
 TIME_LIMIT_US: Final = 1_800_000_000
 FOUNDED_US: Final = 3_000_000
 """Time from a complete tree until a log is founded and fed."""
@@ -44,7 +45,7 @@ class LogsTrial(Trial, frozen=True):
         rows = result.rows
         gaps = {(row.attributes or {})["log"]: row.detail for row in rows if row.kind == kinds.LOG_GAP}
         fed = {(row.attributes or {})["log"] for row in rows if row.kind == kinds.LOG_FED}
-        unfed = [log.name for log in self.scenario.logs if log.name not in fed]
+        unfed = [part.name for log in self.scenario.logs for part in log.parts if part.name not in fed]
         return [
             *[f"GAP: {log} has a gap mark: {reason}" for log, reason in sorted(gaps.items())],
             *([f"UNFED: nothing feeds {', '.join(unfed)}"] if unfed else []),
@@ -97,6 +98,7 @@ def _with_disk(rng: Random, drawn: Scenario) -> Iterable[object]:
 
 def _logs(rng: Random, drawn: Scenario, is_calm: bool) -> tuple[LogDeclaration, ...]:
     """Draw the logs of a trial. `is_calm`: no disk loses unsynced data."""
+    divided = random_for(drawn.seed, "partitions of logs")
     brokers = [broker.name for broker in drawn.brokers]
     topics = list(dict.fromkeys(topic for work in drawn.workloads for topic in work.topics))
     return tuple(
@@ -107,6 +109,7 @@ def _logs(rng: Random, drawn: Scenario, is_calm: bool) -> tuple[LogDeclaration, 
             rng.choice(RETAIN_BYTES),
             flush=rng.choice((Flush.ALWAYS, Flush.INTERVAL, Flush.NEVER)) if is_calm else Flush.ALWAYS,
             segment_bytes=SEGMENT_BYTES,
+            partitions=divided.choice(PARTITIONS),
         )
         for number in range(rng.choice(LOGS))
     )
@@ -115,9 +118,10 @@ def _logs(rng: Random, drawn: Scenario, is_calm: bool) -> tuple[LogDeclaration, 
 def _readers(drawn: Scenario, begin_us: int) -> tuple[ReaderSpec, ...]:
     """Let some clients read logs before, during and after the failures."""
     rng = random_for(drawn.seed, "readers of logs")
+    divided = random_for(drawn.seed, "readers of partitions")
     readers = []
     for client in rng.sample(drawn.clients, min(len(drawn.clients), rng.choice((0, 1, 1, 2)))):
-        log = rng.choice(drawn.logs)
+        log = divided.choice(rng.choice(drawn.logs).parts)
         start_us = rng.choice((0, begin_us, begin_us + rng.randint(0, 5_000_000)))
         readers.append(
             ReaderSpec(

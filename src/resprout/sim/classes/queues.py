@@ -1,7 +1,8 @@
 """`queues`: groups and durable subscriptions whose consumers reject messages, are too slow, or die, while brokers die.
 
-Some messages are poison, which no consumer can process; they become dead letters, which other consumers are given.
-Brokers die once or twice, or all at once and with their disks; consumers freeze, die and return.
+Some messages are poison, which no consumer can process; they become dead letters, which other consumers are given. In
+most trials some messages are delayed, some expire, and some have priorities. Brokers die once or twice, or all at once
+and with their disks; consumers freeze, die and return.
 """
 
 from random import Random
@@ -10,7 +11,15 @@ from typing import Final
 import msgspec
 
 from resprout.scenario.draw import draw_scenario
-from resprout.scenario.model import ClientSpec, FaultKind, FaultSpec, Scenario, SubscriptionSpec, random_for
+from resprout.scenario.model import (
+    ClientSpec,
+    FaultKind,
+    FaultSpec,
+    RandomOptions,
+    Scenario,
+    SubscriptionSpec,
+    random_for,
+)
 from resprout.sim.classes.machines import black_out, with_disks
 from resprout.sim.mishaps import GrowingTrial, with_blows
 from resprout.sim.run import Trial, formed_us
@@ -21,6 +30,9 @@ SHORT_US: Final = 2_000_000
 """A consumer with less time for a message reads fast: otherwise all it does is too late."""
 READING_US: Final = (0, 500, 5_000, 20_000)
 POISON: Final = (0.0, 0.1, 0.3)
+DELAYS: Final = (0.0, 0.1, 0.4)
+DELAY_MAX_US: Final = (50_000, 2_000_000, 10_000_000)
+TTL_MAX_US: Final = (20_000, 1_000_000, 10_000_000)
 FLAKY: Final = (0.0, 0.0, 0.2)
 LOG_BYTES: Final = (1 << 14, 64 << 20, 64 << 20)
 TIME_LIMIT_US: Final = 3_600_000_000
@@ -49,9 +61,24 @@ def _with_queues(drawn: Scenario, rng: Random) -> Scenario:
     ]
     reader = ClientSpec("undertaker", rng.choice(drawn.brokers).name, subscriptions=(SubscriptionSpec("dead/#"),))
     options = {**drawn.options, "log_bytes": rng.choice(LOG_BYTES)}
+    drawn = _with_times(drawn, random_for(drawn.seed, "times of messages"))
     return msgspec.structs.replace(
         drawn, clients=(*drawn.clients, *found, reader), options=options, time_limit_us=TIME_LIMIT_US
     )
+
+
+def _with_times(drawn: Scenario, rng: Random) -> Scenario:
+    """Let some messages be delayed, and some expire."""
+    works = []
+    for work in drawn.workloads:
+        if isinstance(work.options, RandomOptions) and rng.random() < 0.7:
+            options = msgspec.structs.replace(
+                work.options, delays=rng.choice(DELAYS), delay_max_us=rng.choice(DELAY_MAX_US),
+                expiries=rng.choice(DELAYS), ttl_max_us=rng.choice(TTL_MAX_US), priorities=rng.random() < 0.4,
+            )  # fmt: skip
+            work = msgspec.structs.replace(work, options=options)
+        works.append(work)
+    return msgspec.structs.replace(drawn, workloads=tuple(works))
 
 
 def _queue(number: int, drawn: Scenario, topic: str, rng: Random) -> list[ClientSpec]:

@@ -8,6 +8,10 @@ must come to rest.
 `cut-repairs`: a broker dies, and the coordinator of its repair cannot reach one or two of its members, for a moment or
 for longer than any lease. The cut begins before the crash, during the repair or after it, and always heals.
 
+`moves`: a broker with children crashes, and the broker above it has too many neighbours then, most often without a leaf
+among them. Its branches give up leaves until every broker is within its limit, while clients are at work. A planned
+move counts as one of the f brokers that may be down, so a second broker crashes in the middle of it where f is 2.
+
 `totals`: totals in every mix, on one or two hot keys, so that most publications have to be carried as totals. In half
 of the trials the root falls, or an inner broker whose children then have another way to the root, and with f = 2 the
 broker that would lead the repair falls with it or in the middle of it; some only freeze, some come back. In the other
@@ -61,6 +65,13 @@ LASTS_US_MAX: Final = 60_000_000
 its clients go elsewhere before they count as gone."""
 DRAWS_MAX: Final = 64
 """Scenarios that are drawn until one has a broker with enough neighbours."""
+
+MOVES_BROKERS_MAX: Final = 18
+MOVES_LIMIT_US: Final = 1_800_000_000
+MOVES_OPTIONS: Final = {
+    "faults_tolerated": (1, 1, 2),
+    "ack_delay_us": (0, 2_000, 50_000),
+}
 
 BROKERS_MIN: Final = 3
 """Fewer have no inner broker, and no majority without one of them."""
@@ -157,6 +168,62 @@ def _faults(rng: Random, dead: str, leader: str, members: list[str], at_us: int)
         link = ((leader, member),)
         faults.append(FaultSpec(from_us, FaultKind.CUT, links=link))
         faults.append(FaultSpec(from_us + lasts_us, FaultKind.HEAL, links=link))
+    return faults
+
+
+def moves(seed: int) -> Trial:
+    rng = random_for(seed, "moves")
+    degree, count = rng.choice((3, 3, 3, 4)), rng.randint(8, MOVES_BROKERS_MAX)
+    lease_us = rng.choice((1_000_000, 3_000_000))
+    scenario = draw_scenario(rng.getrandbits(40), options=MOVES_OPTIONS, brokers_max=1)
+    options = {"total_degree": degree, "lease_us": lease_us, "heartbeat_us": lease_us // 6}
+    least_us, most_us = rng.choice(LATENCIES_US)
+    parents = parents_in(rng.choice(("random", "random", "tree")), count, degree, rng)
+    brokers = [
+        BrokerSpec(f"b{i}", None if parent is None else f"b{parent}", rng.randint(least_us, most_us))
+        for i, parent in enumerate(parents)
+    ]
+    scenario = msgspec.structs.replace(
+        scenario,
+        name=f"moves drawn from seed {seed}",
+        seed=seed,
+        time_limit_us=MOVES_LIMIT_US,
+        options={**scenario.options, **options},
+        brokers=tuple(brokers),
+        clients=tuple([_at(client, rng.choice(brokers).name) for client in scenario.clients]),
+    )
+    standing_us = formed_us(scenario)
+    interval_us = rng.choice((50_000, 300_000))
+    work = [
+        msgspec.structs.replace(work, start_us=standing_us + work.start_us // 4, interval_us=interval_us)
+        for work in scenario.workloads
+    ]
+    scenario = msgspec.structs.replace(scenario, workloads=tuple(work))
+    return Trial(_with_faults(scenario, _crowd(rng, scenario, standing_us + rng.randint(0, 3_000_000))))
+
+
+def _crowd(rng: Random, scenario: Scenario, at_us: int) -> list[FaultSpec]:
+    """The crash of a broker whose neighbours are too many for the broker above it, if there is one; with f = 2 another
+    crash while brokers move. Some come back."""
+    model = FaultModel(scenario.brokers, everything(int(scenario.options["faults_tolerated"])))
+    degree = int(scenario.options["total_degree"])
+    inner = [name for name in model.names if name in model.parents.values() and model.parents[name] is not None]
+    crowding = [
+        name
+        for name in inner
+        if len(model.neighbours(name)) + len(model.neighbours(str(model.parents[name]))) - 2 > degree
+    ]
+    victims = [rng.choice(crowding or inner or list(model.names[1:]))]
+    if model.faults > 1:
+        victims += [
+            name for name in rng.sample(model.names, 1) if model.bears([*victims, name]) and name not in victims
+        ]
+    faults = []
+    for number, name in enumerate(victims):
+        at_us += number * rng.choice((rng.randint(0, 5_000_000), rng.randint(0, 30_000_000)))
+        faults.append(FaultSpec(at_us, FaultKind.CRASH, (name,), host=rng.random() < 0.2))
+        if rng.random() < 0.3:
+            faults.append(FaultSpec(at_us + rng.randint(1, 40_000_000), FaultKind.RECOVER, (name,), disk=True))
     return faults
 
 

@@ -126,6 +126,7 @@ from resprout.stacks.resprout.pauses import ReadersPaused
 from resprout.stacks.resprout.shares import LookAtReaders
 from resprout.stacks.resprout.subscribing import DropMore, TakeUpRequests
 from resprout.stacks.resprout.unsettled import AskUnread, HoldOver, SearchDue, UnreadTold
+from resprout.stacks.resprout.value_reads import AnswerValues
 from resprout.stacks.shell import Shell
 from resprout.stacks.stack import BrokerSeat
 from resprout.stacks.status import StackStatus, TopicReaders
@@ -178,6 +179,7 @@ class ResproutBroker(Shell):
                 HoldOver: parts.served.hold_over,
                 DropMore: lambda timer: parts.served.drop_more(),
                 TakeUpRequests: lambda timer: parts.wishes.postponed.take_up(),
+                AnswerValues: lambda timer: parts.values.reads.go_on(timer.party),
                 LookAtReaders: lambda timer: None,  # at the end of the step
                 **dict.fromkeys((ReportTaken, ReportSpread, ReportTotals), parts.reporting.fired),
             },
@@ -216,6 +218,7 @@ class ResproutBroker(Shell):
             ),
             in_runs=(*SPREAD_MESSAGES, Seek, Sought, ListenersChanged, ListenersHeard, ClientBegan, DurableHeard),
         )
+        self.value_owners = parts.values.owners
 
     def begin(self) -> None:
         parts, life = self.parts, self.life
@@ -262,6 +265,11 @@ class ResproutBroker(Shell):
         """Last values, and their bytes of memory."""
         store = self.parts.values.store
         return len(store), store.bytes
+
+    @property
+    def keeps_values(self) -> bool:
+        """Whether last values survive a restart of all brokers."""
+        return self.life.options.durable == "journal"
 
     def excess_of_value(self, writer: str, topic: str, cost: int) -> str:
         """Return why a client may not retain these bytes on a topic; empty if it may."""

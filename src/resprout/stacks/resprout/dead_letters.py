@@ -19,12 +19,14 @@ from resprout.core.guarantee import Guarantee
 from resprout.core.limits import ATTRIBUTES_PER_MESSAGE, BUNDLE_BYTES, NAME_BYTES, AttributeValue
 from resprout.core.message import MessageId
 from resprout.core.seen import Seen
+from resprout.core.timing import DUE, EXPIRES
 from resprout.edge.broker.consumers import Consumers, HeldDurable
 from resprout.edge.broker.retries import DeadMessage
 from resprout.edge.durable_messages import Terms, WhenFull
 from resprout.order.clock import Clock
 from resprout.order.entry import Entry
 from resprout.stacks.resprout.delivering import Delivering
+from resprout.stacks.resprout.durable_state import DurableState
 from resprout.stacks.resprout.forwarding import Forwarding
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.served_clients import ServedClients
@@ -55,6 +57,16 @@ def fault_of_name(subscription: str) -> str:
     """Why the subscription cannot have dead letters; empty when it can."""
     name = store_name(subscription)
     return f"{name!r}, which keeps its dead letters, is too long a name" if len(name) > NAME_BYTES else ""
+
+
+def fault_of_store(store: DurableState | None, terms: Terms, identity: str) -> str:
+    """Why dead letters of a new subscription would not be kept for its owner; empty if they would. `store`: what has
+    the name of the group that keeps them. Somebody else may have begun it first."""
+    if store is None or store.over:
+        return ""
+    if store.owner in ("", identity) and store.terms.filter == store_terms(terms).filter:
+        return ""
+    return f"{store.subscription!r}, which would keep its dead letters, is there already, and is something else"
 
 
 class DeadLetters:
@@ -135,7 +147,9 @@ def _letter(held: HeldDurable, dead: DeadMessage, stamp: int) -> tuple[Bundle, d
     except WireError:
         payload, row = b"", {}
         about["dead_reason"] = "it cannot be read"
-    kept = [(name, row[name]) for name in row if name not in about][: ATTRIBUTES_PER_MESSAGE - len(about)]
+    kept = [(name, row[name]) for name in row if name not in about and name not in (DUE, EXPIRES)][
+        : ATTRIBUTES_PER_MESSAGE - len(about)
+    ]
     attributes = {**dict(kept), **about}
     column, payloads = pack_attributes([attributes]), pack_payloads([payload])
     if len(column) + len(payloads) > max(BUNDLE_BYTES, bundle.cost):

@@ -42,7 +42,7 @@ from resprout.order.link import Link
 from resprout.order.log import Log
 from resprout.overlay.messages import Life
 from resprout.stacks.resprout.client_book import ClientBook
-from resprout.stacks.resprout.dead_letters import DeadLetters, fault_of_name, store_name, store_terms
+from resprout.stacks.resprout.dead_letters import DeadLetters, fault_of_name, fault_of_store, store_name, store_terms
 from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.durable_book import SUBSCRIPTIONS_MAX
 from resprout.stacks.resprout.durable_state import CONSUMERS_TOLD, STATE_MARKS_MAX, DurableState, UnknownDone
@@ -95,7 +95,7 @@ class Durables:
         self._served = served
         options = life.options
         self.consumers = Consumers(
-            sessions, self._consumers_changed, log, options.subscriber_room, options.heartbeat_us
+            sessions, self._consumers_changed, log, options.subscriber_room, options.heartbeat_us, life.seat.epoch_us
         )
         self.dead_letters = make_dead_letters(self.consumers)
         self._waiting: dict[str, Consume] = {}
@@ -304,7 +304,8 @@ class Durables:
         except UsageError as error:
             return Consuming(Standing.REFUSED, str(error))
         if (retry := message.terms.retry) is not None:
-            fault = fault_of_name(message.subscription)
+            store = self._book.durables.states.get(store_name(message.subscription))
+            fault = fault_of_name(message.subscription) or fault_of_store(store, message.terms, session.identity)
             if 0 < retry.ack_wait_us < ACK_WAIT_MIN_US:
                 fault = f"ack_wait is {retry.ack_wait_us} us; at least {ACK_WAIT_MIN_US}"
             if fault:
@@ -321,8 +322,8 @@ class Durables:
         try:
             quotas.take_durable(session, message.subscription, predicate)
             if self._needs_store(message.subscription, message.terms):
-                store = store_terms(message.terms)
-                quotas.take_durable(session, store_name(message.subscription), parse_predicate(store.filter, None))
+                filter = store_terms(message.terms).filter
+                quotas.take_durable(session, store_name(message.subscription), parse_predicate(filter, None))
         except LimitError as error:
             quotas.end_durable(message.subscription)
             quotas.refuse(session, error, self._life.out)

@@ -41,7 +41,14 @@ class LogBroker(ResproutBroker):
         self.log_access = access = LogAccess()
         durables = parts.client_book.durables
         self.logs = host = LogHost(
-            parts.life, parts.peers, parts.durables, durables, rng, access, parts.remembered.write
+            parts.life,
+            parts.peers,
+            parts.durables,
+            durables,
+            rng,
+            access,
+            parts.remembered.write,
+            lambda name: name in parts.sessions.all,
         )
         clients, _, brokers, _ = self.desks
         brokers.handlers.update(dict.fromkeys(LOG_MESSAGES, host.hear_peer))
@@ -73,7 +80,7 @@ class LogBroker(ResproutBroker):
 
     def status(self) -> StackStatus:
         status = super().status()
-        logs = logs_seen(self.logs, self.logs.table.logs, self.life.now_us)
+        logs = logs_seen(self.logs, self.logs.table.parts, self.life.now_us)
         notices = tuple(log_notices(logs))
         return msgspec.structs.replace(status, logs=logs, notices=(*status.notices, *notices))
 

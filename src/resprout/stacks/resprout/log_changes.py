@@ -60,7 +60,7 @@ class LogChanges:
             return self._table.changed(message.log, message.replicas)
         log = LogDeclaration(
             message.log, message.filter, message.replicas, message.retain_bytes, message.retain_us, message.flush,
-            message.segment_bytes,
+            message.segment_bytes, partitions=message.partitions,
         )  # fmt: skip
         return self._table.created(log, life.seat.epoch_us + life.now_us)
 

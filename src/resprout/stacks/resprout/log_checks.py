@@ -6,17 +6,23 @@
 - The members of a configuration are valid identities.
 - A configuration has at most as many members as replicas may have.
 
+A leader replaces the time of a command that no clock can have shown: the times of all later entries would be above it
+(`in_time`).
+
 These checks do not ask which brokers are replicas of a log: declarations are rolled out one broker after the other, so
 brokers may disagree for a while. Messages of a broker that is no replica, as far as the receiver knows, have no effect.
 """
 
 from typing import Any
 
+import msgspec
+
 from resprout.core.errors import BoundError, NameRefusedError, WireError
 from resprout.core.limits import check_name
 from resprout.logs.feeder import LogFeeder
 from resprout.logs.messages import LogAsk, LogFed, LogFeed, LogFound, LogTold, broker_of, feeding_broker, speaker_of
-from resprout.logs.records import read_command
+from resprout.logs.records import read_command, to_bytes
+from resprout.order.clock import LEAD
 from resprout.replicas.messages import MEMBERS_MAX
 
 
@@ -55,6 +61,14 @@ def _check_feed(broker: str, message: LogFeed) -> None:
     command = read_command(message.command)
     if command is None or (command.feed, command.number) != (message.feed, message.number):
         raise WireError(f"{broker} feeds what is no command number {message.number} of {message.feed!r}")
+
+
+def in_time(message: LogFeed, wall_us: int) -> LogFeed:
+    """Return the message of a feeder with a command that is not from the future."""
+    command = read_command(message.command)
+    if command is None or command.time_us <= wall_us + LEAD:
+        return message
+    return msgspec.structs.replace(message, command=to_bytes(msgspec.structs.replace(command, time_us=wall_us)))
 
 
 def check_fed(broker: str, message: LogFed, feeder: LogFeeder) -> None:

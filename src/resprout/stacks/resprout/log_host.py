@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from resprout.core.bundle import Bundle, pack_attributes, pack_payloads, unpack_attributes, unpack_payloads
 from resprout.core.contract import Effect, Event, LinkDown, LinkUp, ProtocolMessage, Received, Writable
+from resprout.core.partitions import partition_of
 from resprout.edge.broker.ports import LogAccess
 from resprout.edge.durable_messages import (
     SPANS_MAX,
@@ -53,7 +54,7 @@ from resprout.stacks.resprout.durable_book import DurableBook
 from resprout.stacks.resprout.durables import Durables
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.log_changes import LogChanges
-from resprout.stacks.resprout.log_checks import check_fed, check_log_message, check_replica_message
+from resprout.stacks.resprout.log_checks import check_fed, check_log_message, check_replica_message, in_time
 from resprout.stacks.resprout.log_positions import LogPositions
 from resprout.stacks.resprout.log_reads import LogReads
 
@@ -73,16 +74,22 @@ class _Consumption:
         self.client = client
         self.begins = begins
         """Whether it asked for a subscription that did not exist."""
-        self.feeder: LogFeeder | None = None
-        """The feeder; None until the subscription is confirmed."""
+        self.feeders: dict[str, LogFeeder] = {}
+        """Feeders by key of their partition, in order; none until the subscription is confirmed."""
         self.done: list[Span] = []
         """Messages that are in the log and not acknowledged to the subscription yet."""
 
     def follow(self, log: LogDeclaration) -> None:
         """Continue with another declaration of the same log."""
         self.log = log
-        if self.feeder is not None:
-            self.feeder.declaration = log
+        for part in log.parts:
+            if part.key in self.feeders:
+                self.feeders[part.key].declaration = part
+
+    def feeder_for(self, bundle: Bundle) -> LogFeeder | None:
+        """Return the feeder of the partition that keeps a bundle."""
+        feeders = list(self.feeders.values())
+        return feeders[partition_of(bundle.topic, bundle.keys, len(feeders))] if feeders else None
 
 
 class LogHost:
@@ -95,8 +102,11 @@ class LogHost:
         rng: Random,
         access: LogAccess,
         remember: Callable[[], None],
+        is_client: Callable[[str], bool],
     ) -> None:
-        """`remember` writes what the next life of this broker needs to know."""
+        """`remember` writes what the next life of this broker needs to know. `is_client` tells whether a client of this
+        name is served here."""
+        self._is_client = is_client
         self._remember = remember
         self._life = life
         self._peers = peers
@@ -107,7 +117,7 @@ class LogHost:
         self.table: Final = LogTable(life.seat.logs, memory.logs if memory is not None else b"")
         life.declared_logs = self.table.memory
         self.replicas: Final[dict[str, LogReplica]] = {}
-        """Replicas at this broker, by key of their log."""
+        """Replicas at this broker, by key of their partition."""
         self._is_begun = False
         self._make_replicas()
         self.feeds: dict[str, _Consumption] = {}
@@ -145,7 +155,9 @@ class LogHost:
 
     def _is_broker(self, name: str) -> bool:
         """Whether it is declared as a replica, or known as a broker. A lying replica may name a client as leader or
-        member."""
+        member, and a lying broker may declare a log at one: the session of a client here is no session of a broker."""
+        if self._is_client(name):
+            return False
         is_declared = any(name in log.replicas for log in self.table.logs)
         return is_declared or self._peers.get(name) is not None or name in self._life.view.places
 
@@ -161,7 +173,7 @@ class LogHost:
     def _make_replicas(self) -> None:
         """Begin the replicas that are declared here and do not run yet."""
         seat = self._life.seat
-        for log in self.table.logs:
+        for log in self.table.parts:
             if seat.name in log.replicas and log.key not in self.replicas:
                 rng = Random(self._rng.random())
                 replica = self.replicas[log.key] = LogReplica(log, seat.name, seat.incarnation, rng, self)
@@ -175,9 +187,10 @@ class LogHost:
         life.declared_logs = self.table.memory
         self._remember()
         logs = {log.key: log for log in self.table.logs}
+        parts = {part.key: part for part in self.table.parts}
         for key, replica in list(self.replicas.items()):
-            if key in logs:
-                replica.declaration = logs[key]
+            if key in parts:
+                replica.declaration = parts[key]
             else:
                 replica.discard()
                 del self.replicas[key]
@@ -229,8 +242,8 @@ class LogHost:
             self._start_feeder(log)
         self._end_subscriptions()
         for feed in self.feeds.values():
-            if feed.feeder is not None:
-                feed.feeder.tick()
+            for feeder in feed.feeders.values():
+                feeder.tick()
         self.reads.tick()
         self.positions.tick()
         self.changes.tick()
@@ -239,8 +252,8 @@ class LogHost:
         for replica in self.replicas.values():
             replica.link_up(broker)
         for feed in self.feeds.values():
-            if feed.feeder is not None:
-                feed.feeder.link_up(broker)
+            for feeder in feed.feeders.values():
+                feeder.link_up(broker)
 
     def fired(self, timer: HeartbeatDue | PatienceOver) -> None:
         replica = self.replicas.get(speaker_of(timer.group)[0])
@@ -289,7 +302,7 @@ class LogHost:
         if replica is None:
             return
         if isinstance(message, LogFeed):
-            replica.hear_feed(broker, message, now_us)
+            replica.hear_feed(broker, in_time(message, self._wall_us), now_us)
         elif isinstance(message, LogRead):
             replica.remote_reads.hear(broker, message)
         elif isinstance(message, LogSettle):
@@ -325,14 +338,13 @@ class LogHost:
     # -- feeds ---------------------------------------------------------------------------------------------------------
 
     def _start_feeder(self, log: LogDeclaration) -> None:
-        """Start a feeder if the subscription of a log lives here. Create the subscription if this broker leads the log
-        and no broker holds it."""
+        """Start the feeders of a log if its subscription lives here. Create the subscription if this broker leads the
+        first partition, all others have a leader, and no broker holds it."""
         if any(feed.log.key == log.key for feed in self.feeds.values()):
             return
         state = self._book.states.get(log.subscription)
         is_there = state is not None and not state.over
-        replica = self.replicas.get(log.key)
-        is_due = not is_there and replica is not None and replica.is_leading and self._life.is_settled
+        is_due = not is_there and self._life.is_settled and self._begins(log)
         if log.subscription in self._durables.consumers.held or is_due:
             self._sessions += 1
             name = f"{self._life.seat.name}{INNER}{log.name}.{self._sessions}"
@@ -341,22 +353,25 @@ class LogHost:
             terms = Terms(log.filter, None, group=False)
             self.from_feeders.append(Received(name, Consume(log.subscription, terms, WINDOW)))
 
+    def _begins(self, log: LogDeclaration) -> bool:
+        """Whether this broker may begin to feed a log."""
+        parts = [self.replicas.get(part.key) for part in log.parts]
+        first = parts[0]
+        return first is not None and first.is_leading and all(part is not None and part.leader for part in parts)
+
     def is_feeding(self, log: str) -> bool | None:
-        """Whether the feeder of a log has messages that are not in the log; None if no feeder runs here."""
+        """Whether the feeder of a partition has messages that are not in the log; None if no feeder runs here."""
         feeder = self.feeder_of(log)
         return feeder.waiting > 0 if feeder is not None else None
 
     def feeder_of(self, log: str) -> LogFeeder | None:
-        """Return the feeder of a log that runs here, or None."""
-        feeders = [feed.feeder for feed in self.feeds.values() if feed.log.key == log]
-        return next((feeder for feeder in feeders if feeder is not None), None)
+        """Return the feeder of a partition that runs here, or None."""
+        return next((feed.feeders[log] for feed in self.feeds.values() if log in feed.feeders), None)
 
     def unfed(self, log: str) -> int | None:
         """Return the number of bundles at the feeder that are not in the log; None if no feeder runs here."""
-        for feed in self.feeds.values():
-            if feed.log.key == log and feed.feeder is not None:
-                return feed.feeder.waiting
-        return None
+        feeder = self.feeder_of(log)
+        return feeder.waiting if feeder is not None else None
 
     def is_feeder(self, client: str) -> bool:
         return client in self.feeds
@@ -387,26 +402,34 @@ class LogHost:
             elif message.standing not in (Standing.FENCED, Standing.ENDED):
                 self._life.note("log", f"{log.name} is not fed from here: {message.reason}")
             self._leave(feed)
-        elif feed.feeder is None:
-            seat, replica = self._life.seat, self.replicas.get(log.key)
-            leader = (replica.leader if replica is not None else "") or log.replicas[0]
-            name = f"{seat.name}.{seat.incarnation}.{self._sessions}"
-            feeder = feed.feeder = LogFeeder(log, name, leader, self, lambda bundle: self._done(feed, bundle))
-            if feed.begins:
-                feeder.begin(self._wall_us)
-            if gap := self._gaps.pop(log.key, ""):
-                feeder.note_gap(gap, self._wall_us)
-            self._life.note("log_fed", f"{log.name} is fed from here", attributes={"log": log.name})
+        elif not feed.feeders:
+            gap = self._gaps.pop(log.key, "")
+            for part in log.parts:
+                self._feed(feed, part, gap)
+
+    def _feed(self, feed: _Consumption, part: LogDeclaration, gap: str) -> None:
+        """Begin to feed one partition of a log. `gap`: the reason why messages may be missing, or an empty text."""
+        seat, replica = self._life.seat, self.replicas.get(part.key)
+        leader = (replica.leader if replica is not None else "") or part.replicas[0]
+        name = f"{seat.name}.{seat.incarnation}.{self._sessions}"
+        feeder = LogFeeder(part, name, leader, self, lambda bundle: self._done(feed, bundle))
+        feed.feeders[part.key] = feeder
+        if feed.begins:
+            feeder.begin(self._wall_us)
+        if gap:
+            feeder.note_gap(gap, self._wall_us)
+        self._life.note("log_fed", f"{part.name} is fed from here", attributes={"log": part.name})
 
     @property
     def _wall_us(self) -> int:
         return self._life.seat.epoch_us + self._life.now_us
 
     def _handed(self, feed: _Consumption, message: Handed) -> None:
-        if feed.feeder is not None:
+        feeder = feed.feeder_for(message.bundle)
+        if feeder is not None:
             for bundle in consecutive_runs(message.bundle, message.offsets):
                 tseq = message.tseq + bundle.first - message.bundle.first if message.tseq >= 0 else message.tseq
-                feed.feeder.hand(bundle, tseq, self._wall_us)
+                feeder.hand(bundle, tseq, self._wall_us)
 
     def _done(self, feed: _Consumption, bundle: Bundle) -> None:
         feed.done.append(Span(*bundle.origin, bundle.first, bundle.last))
@@ -421,14 +444,15 @@ class LogHost:
 
     def _answered(self, broker: str, message: LogFed | LogLed) -> None:
         for feed in self.feeds.values():
-            if feed.log.key == message.log and feed.feeder is not None:
-                if broker != feed.feeder.leader and broker not in feed.log.replicas:
+            feeder = feed.feeders.get(message.log)
+            if feeder is not None:
+                if broker != feeder.leader and broker not in feed.log.replicas:
                     continue  # a broker without a replica cannot know
                 if isinstance(message, LogFed):
-                    check_fed(broker, message, feed.feeder)
-                    feed.feeder.hear_fed(broker, message)
+                    check_fed(broker, message, feeder)
+                    feeder.hear_fed(broker, message)
                 else:
-                    feed.feeder.hear_led(message.leader)
+                    feeder.hear_led(message.leader)
 
     def _leave(self, feed: _Consumption) -> None:
         del self.feeds[feed.client]

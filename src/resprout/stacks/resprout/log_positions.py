@@ -22,6 +22,7 @@ from resprout.logs.positions import FORGET
 from resprout.logs.replica import LogReplica
 from resprout.logs.table import LogTable
 from resprout.stacks.resprout.life import BrokerLife
+from resprout.stacks.resprout.log_reads import name_partition
 
 RETRY_TICKS: Final = 4
 """Heartbeats without an answer after which another replica is asked."""
@@ -60,13 +61,15 @@ class LogPositions:
         self._ids = 0
 
     def ask(self, session: ClientSession, message: AskPosition) -> None:
-        client, log, party = session.name, self._table.find(message.log), session.identity or session.name
+        client, log, party = session.name, self._table.find_part(message.log), session.identity or session.name
         if fault := _fault_of_name(message.name):
             self._refuse(client, message, fault)
         elif log is None:
-            self._refuse(client, message, f"there is no log {message.log}; the logs are: {self._table.names}")
+            self._refuse(client, message, self._table.not_found(message.log))
         elif not self._access.may_read(client, log.filter):
             self._refuse(client, message, f"{client} may not subscribe to {log.filter}")
+        elif log.partitions > 1:
+            self._refuse(client, message, name_partition(log), partitions=log.partitions)
         elif self._of_party[party] >= ASKED_MAX:
             self._refuse(client, message, f"{ASKED_MAX} positions wait to be stored")
         else:
@@ -87,9 +90,11 @@ class LogPositions:
         if not self._of_party[asked.party]:
             del self._of_party[asked.party]
 
-    def _refuse(self, client: str, message: AskPosition, reason: str, retryable: bool = False) -> None:
+    def _refuse(
+        self, client: str, message: AskPosition, reason: str, retryable: bool = False, partitions: int = 0
+    ) -> None:
         reason = reason.encode()[:REASON_BYTES].decode(errors="ignore")
-        self._life.out.append(Send(client, PositionTold(message.id, -1, 0, 0, reason, retryable)))
+        self._life.out.append(Send(client, PositionTold(message.id, -1, 0, 0, reason, retryable, partitions)))
 
     def _send(self, id: int, asked: _Asked, leader: str = "") -> None:
         """Send a request to the leader, or else to the next replica in turn. A replica that is known as dead may have

@@ -19,6 +19,7 @@ from typing import Final
 from resprout.core.bundle import Bundle, split
 from resprout.core.contract import Send
 from resprout.core.errors import UsageError, WireError
+from resprout.core.partitions import partition_name
 from resprout.edge.broker.event_record import as_reason
 from resprout.edge.broker.ports import LogAccess
 from resprout.edge.broker.recorder import (
@@ -127,11 +128,13 @@ class LogReads:
     # -- clients -------------------------------------------------------------------------------------------------------
 
     def ask(self, session: ClientSession, message: ReadEvents) -> None:
-        log = self._table.find(message.journal.removeprefix(LOG_PREFIX)) if self.reads(message.journal) else None
+        log = self._table.find_part(message.journal.removeprefix(LOG_PREFIX)) if self.reads(message.journal) else None
         client = session.name
         refusal = self._unknown(message.journal) if log is None else self._refusal(client, message, log)
         if refusal or log is None:
             self._refuse(client, message, refusal)
+        elif log.partitions > 1:
+            self._refuse(client, message, name_partition(log), partitions=log.partitions)
         else:
             read = _LogRead(client, session.identity or client, message, log)
             self._reads.setdefault(client, {})[read] = None
@@ -142,7 +145,7 @@ class LogReads:
     def _unknown(self, journal: str) -> str:
         names = self._table.names
         if journal.startswith(LOG_PREFIX):
-            return f"there is no log {journal.removeprefix(LOG_PREFIX)}; the logs are: {names}"
+            return self._table.not_found(journal.removeprefix(LOG_PREFIX))
         if not self._table.logs:
             return f"{self._life.seat.name} keeps no events: ask a broker that does"
         return f"events are not kept here: name a log ({names})"
@@ -173,9 +176,12 @@ class LogReads:
         for read in self._reads.pop(client, ()):
             read.has_left = True
 
-    def _refuse(self, client: str, asked: ReadEvents, reason: str, retryable: bool = False) -> None:
+    def _refuse(
+        self, client: str, asked: ReadEvents, reason: str, retryable: bool = False, partitions: int = 0
+    ) -> None:
         end = EventsEnd(
-            asked.id, asked.journal, max(0, asked.position), 0, 0, as_reason(reason), retryable=retryable
+            asked.id, asked.journal, max(0, asked.position), 0, 0, as_reason(reason), retryable=retryable,
+            partitions=partitions,
         )  # fmt: skip
         self._life.out.append(Send(client, end))
 
@@ -368,6 +374,12 @@ class LogReads:
             asked.id, asked.journal, following, page.first, page.end, reason, origin, tuple(gaps), begin=begin
         )  # fmt: skip
         self._life.out.append(Send(client, answer))
+
+
+def name_partition(log: LogDeclaration) -> str:
+    """Return why a request for a log with several partitions is refused. Clients that know partitions ask for each."""
+    last = partition_name(log.name, log.partitions - 1)
+    return f"the log {log.name} has {log.partitions} partitions: name one, {partition_name(log.name, 0)} to {last}"
 
 
 def _filters_of(asked: ReadEvents, log: LogDeclaration) -> tuple[str, ...]:

@@ -97,7 +97,8 @@ class Leaving(BrokerMessage, frozen=True, tag=103):
 
 
 class MoveAway(NeighbourMessage, frozen=True, tag=116):
-    """I have too many neighbours, and you have no children: please join one of these instead."""
+    """I, or a broker above me, have too many neighbours: please join one of these instead, or let a leaf behind you do
+    so."""
 
     offers: tuple[Offer, ...]
 

@@ -222,7 +222,7 @@ class BrokerParts:
         self.wishes = Wishes(
             life, self.outbound, self.interest, self.sessions, self.routes, self.disk,
             self.client_book.listeners, self.links, lambda: self.retained.searches,
-            self.values.begin,
+            self.values.begin, self.values.reads.may_begin,
         )  # fmt: skip
         self.served = ServedClients(
             life, self.peers, self.links, self.log, self.clock, self.client_interest, self.sessions,
@@ -277,6 +277,7 @@ class BrokerParts:
         self.newcomer = Newcomer(
             life, self.peers, self.waves, self.links, self.clock, self.seen, self.totals, self.disk,
             self.neighbours, self.remembered, self.wishes, self._rng, self.council.configurations, self.values,
+            self.balance,
         )  # fmt: skip
         self.reunion = Reunion(life, self.peers, self.totals, self.remembered, self.council, self.newcomer)
         self.admission = Admission(
@@ -362,7 +363,7 @@ class BrokerParts:
     def _client_left(self, name: str) -> None:
         """A session with a client is over."""
         self.durables.leave(name)
-        self.values.leave(name)
+        self.values.leave(self.sessions.all[name])
         self.wishes.postponed.leave(name)
 
     def _look_at_durables(self) -> None:

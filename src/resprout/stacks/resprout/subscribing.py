@@ -51,6 +51,8 @@ TAKE_UP_PORTION: Final = 256
 """Requests that are taken up in one step."""
 TAKE_UP_PORTION_US: Final = 1_000
 """Between two portions."""
+UNPAID_US: Final = 20_000
+"""Between two portions while all that waits has to pay first."""
 SEARCHES_AT_ONCE: Final = 8
 """How often subscriptions may have the whole log looked at in one step: each takes about 16 ms for 60,000 entries."""
 
@@ -138,9 +140,12 @@ class PostponedRequests:
         take: Callable[[ClientSession, Any], None],
         take_brought: Callable[[ClientSession, BroughtSubscriptions], None],
         searches: Callable[[], int] = lambda: 0,
+        may_have_values: Callable[[ClientSession], bool] = lambda session: True,
     ) -> None:
         """`take` handles a request when its time has come, `take_brought` one more of what a client brings along.
-        `searches` tells how often the whole log was looked at so far (`Retained`)."""
+        `searches` tells how often the whole log was looked at so far (`Retained`). `may_have_values` tells whether a
+        subscription of a client may begin with last values now (`ValueReads`)."""
+        self._may_have_values = may_have_values
         self._step = step
         self._links = links
         self._quotas = quotas
@@ -181,7 +186,7 @@ class PostponedRequests:
             self._before = (now_us, searches)
         if session.name in self._waiting or self._is_congested():
             self._postpone(session, message)
-        elif searches - self._before[1] >= SEARCHES_AT_ONCE:
+        elif searches - self._before[1] >= SEARCHES_AT_ONCE or not self._is_due(session, message):
             self._postpone(session, message)
             self._step.out.append(SetTimer(TakeUpRequests(), now_us + TAKE_UP_PORTION_US))
         else:
@@ -202,25 +207,37 @@ class PostponedRequests:
 
     def take_up(self) -> None:
         """Take up a portion of what waits, one request of each client in turn."""
+        is_idle, passed = True, 0
         for _ in range(TAKE_UP_PORTION):
-            if not self._waiting or self._is_congested():
+            if not self._waiting or self._is_congested() or passed == len(self._waiting):
                 break
             name = next(iter(self._waiting))
             waiting = self._waiting.pop(name)
+            passed += 1
             if waiting.brought is not None:
+                is_idle, passed = False, 0
                 self._take_brought(waiting.session, waiting.brought)
                 if not waiting.brought.is_whole:
                     self._waiting[name] = waiting
                 continue
-            message = waiting.requests.pop(next(iter(waiting.requests)))
+            message = next(iter(waiting.requests.values()))
+            if not self._is_due(waiting.session, message):
+                self._waiting[name] = waiting
+                continue
+            is_idle, passed = False, 0
+            del waiting.requests[message.id]
             self._count(waiting.session, message)
             if waiting.requests:
                 self._waiting[name] = waiting
             self._take(waiting.session, message)
         if self._waiting and not self._is_congested():
-            self._step.out.append(SetTimer(TakeUpRequests(), self._step.now_us + TAKE_UP_PORTION_US))
+            pause_us = UNPAID_US if is_idle else TAKE_UP_PORTION_US
+            self._step.out.append(SetTimer(TakeUpRequests(), self._step.now_us + pause_us))
 
     # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _is_due(self, session: ClientSession, message: Request) -> bool:
+        return not (isinstance(message, Subscribe) and message.retained) or self._may_have_values(session)
 
     def _is_congested(self) -> bool:
         return any(name in self._links for name in self._congested)
@@ -278,8 +295,10 @@ class Wishes:
         links: Mapping[str, Link],
         searches: Callable[[], int],
         begin_values: Callable[[ClientSession, int], None],
+        may_have_values: Callable[[ClientSession], bool],
     ) -> None:
-        """`searches`: see `PostponedRequests`. `begin_values` gives a subscription the last values that it asks for."""
+        """`searches`, `may_have_values`: see `PostponedRequests`. `begin_values` gives a subscription the last values
+        that it asks for."""
         self._life = life
         self._outbound = outbound
         self._interest = interest
@@ -288,7 +307,9 @@ class Wishes:
         self._disk = disk
         self._listeners = listeners
         self._begin_values = begin_values
-        self.postponed = PostponedRequests(life, links, sessions.quotas, self._take, self._take_brought, searches)
+        self.postponed = PostponedRequests(
+            life, links, sessions.quotas, self._take, self._take_brought, searches, may_have_values
+        )
 
     # -- neighbours ----------------------------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from resprout.core.errors import PeerError, UsageError
 from resprout.core.guarantee import Guarantee
 from resprout.core.message import Message
 from resprout.core.seen import Seen
-from resprout.edge.broker.ports import HeldBundle
+from resprout.edge.broker.ports import HeldBundle, ValueOwners
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions, plain_delivery
 from resprout.edge.durable_messages import WhenFull
@@ -43,11 +43,12 @@ from resprout.order.totals.totals import Totals
 from resprout.stacks.resprout.delivering import Delivering
 from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.life import BrokerLife
-from resprout.values.rows import KnownValue, ValueRow, ValuesReached, check_row, removes
+from resprout.stacks.resprout.value_reads import ValueReads
+from resprout.values.rows import KnownValue, ValueRow, ValuesReached, check_row, largest_cost, removes, value_cost
 from resprout.values.store import AppliedWrite, LastValues
 
-ASKED_MAX: Final = 1_024
-"""Questions of one client that wait."""
+EXPIRED_AT_ONCE: Final = 1_000
+"""Expired values that are dropped in one step; the others are not read meanwhile."""
 
 
 class ValueItem(Entry):
@@ -87,6 +88,8 @@ class ValueDesk:
         delivering: Delivering,
         disk: DiskLog | None,
     ) -> None:
+        self.owners = ValueOwners()
+        self._owners_version = 0
         self.store = LastValues()
         self._life = life
         self._log = log
@@ -98,10 +101,9 @@ class ValueDesk:
         self._disk = disk
         self._due: deque[tuple[int, Callable[[], None]]] = deque()
         """What is done when everything before a place of the log is shown, in that order."""
-        self._outcomes: dict[tuple[str, int, int], list[int]] = {}
-        """By writer, life and number: questions about writes that are not applied here."""
-        self._questions: dict[str, int] = {}
-        """By client: its questions that wait."""
+        self._outcomes: dict[str, dict[tuple[int, int], list[int]]] = {}
+        """By writer, then by its life and number: questions about writes that are not applied here."""
+        self.reads = ValueReads(life, self._read)
         self._behind: dict[str, int] = {}
         """By client that has come from another broker: the place up to which totals must be delivered here before its
         questions are answered; -1 when they are."""
@@ -132,16 +134,24 @@ class ValueDesk:
             self.apply(rest, place + max(0, known))
 
     def _answer_outcomes(self, bundle: Bundle) -> None:
-        for seq in range(bundle.first, bundle.last + 1):
-            for id in self._outcomes.pop((bundle.publisher, bundle.incarnation, seq), ()):
+        asked = self._outcomes.get(bundle.publisher)
+        for seq in range(bundle.first, bundle.last + 1) if asked is not None else ():
+            for id in asked.pop((bundle.incarnation, seq), ()) if asked is not None else ():
                 self._tell_outcome(bundle.publisher, bundle.incarnation, seq, id)
+        if asked is not None and not asked:
+            self._outcomes.pop(bundle.publisher, None)
 
     def refuses(self, session: ClientSession, bundle: Bundle) -> bool:
-        """Refuse a retained publication of a local client that does not fit. A key or topic can always be removed."""
+        """Refuse a retained publication of a local client that does not fit. A key or topic can always be removed, and
+        its value can be replaced by one that is not larger."""
         reason = "a retained publication is a total"
         if bundle.guarantee is Guarantee.TOTAL:
-            reason = self.excess(session.name, bundle.topic, bundle.cost)
+            at_most = value_cost(bundle.topic, bundle.keys, len(bundle.attributes) + len(bundle.payloads))
+            reason = self.excess(session.name, bundle.topic, at_most)
             if not reason or _removes(bundle):
+                return False
+            reason = self.excess(session.name, bundle.topic, largest_cost(bundle))
+            if not reason:
                 return False
         self.refused += bundle.count
         session.skip(bundle)
@@ -152,7 +162,10 @@ class ValueDesk:
 
     def excess(self, writer: str, topic: str, cost: int) -> str:
         """Return why a client may not retain these bytes on a topic; empty if it may."""
-        options = self._life.options
+        options, version = self._life.options, self.owners.version()
+        if version != self._owners_version:
+            self._owners_version = version
+            self.store.share_by(self.owners.owner_of)
         return self.store.excess(writer, topic, cost, options.retained_topics, options.retained_bytes)
 
     def walk(self, topic_filter: str) -> Iterator[Message | None]:
@@ -162,7 +175,8 @@ class ValueDesk:
 
     def expire(self) -> None:
         """Drop values that have expired."""
-        for topic in self.store.expire(self._wall_us):
+        self.reads.tick()
+        for topic in self.store.expire(self._wall_us, EXPIRED_AT_ONCE):
             if self._disk is not None:
                 self._disk.wrote(AppliedWrite(topic, self.store.place, True, None, None))
 
@@ -177,6 +191,7 @@ class ValueDesk:
         on. Called in the step in which it became a reader."""
         predicate = session.subscriptions[id]
         found = self.store.match(predicate.filter, self._wall_us, all_keys=True)
+        self.reads.begun(session, self.store.looked_at, len(found))
         if predicate.where is not None:
             found = [value for value in found if predicate.matches(value.topic, value.read_attributes())]
         self.when_shown(lambda: self.give(session, id, found))
@@ -225,36 +240,40 @@ class ValueDesk:
             parse_predicate(message.filter)
         except UsageError as error:
             raise PeerError(str(error)) from None
-        self._count(session, 1)
-        self._when_current(session, lambda: self._read(session, message))
+        self.reads.count(session)
+        self._when_current(session, lambda: self.reads.ask(session, message))
 
-    def _read(self, session: ClientSession, message: AskValues) -> None:
+    def _read(self, session: ClientSession, message: AskValues) -> int:
+        """Make an answer, and return at how many values that has looked."""
         store = self.store
         rows: list[KnownValue] = []
         size, more = 0, False
-        for value in store.match(message.filter, self._wall_us):
-            if value.topic <= message.after:
-                continue
+        for value in store.find(message.filter, self._wall_us, message.after):
             row = value if message.payloads else _without_payload(value)
             size += row.cost
             if rows and (size > min(message.size, VALUES_BYTES) or len(rows) >= VALUE_ROWS_MAX):
                 more = True
                 break
             rows.append(row)
-        told = ValuesTold(message.id, tuple(rows), store.place, more)
-        self.when_shown(lambda: self._answer(session, told))
+        told, looked_at = ValuesTold(message.id, tuple(rows), store.place, more), store.looked_at
+        self.when_shown(lambda: self._give_answer(session, told))
+        return looked_at
+
+    def _give_answer(self, session: ClientSession, told: ValuesTold) -> None:
+        self._answer(session, told)
+        self.reads.given(session)
 
     def ask_outcome(self, session: ClientSession, message: AskOutcome) -> None:
         """Tell a writer what became of its write, now or when it is applied."""
         key = (session.name, session.incarnation, message.seq)
-        self._count(session, 1)
+        self.reads.count(session)
         stream, seq = Guarantee.TOTAL.stream, message.seq
         refused = session.delivered.get(stream)
         is_seen = self._seen.mark((session.name, stream, session.incarnation)) >= seq
         if is_seen or (refused is not None and seq in refused):
             self._tell_outcome(*key, message.id)
         else:
-            self._outcomes.setdefault(key, []).append(message.id)
+            self._outcomes.setdefault(session.name, {}).setdefault(key[1:], []).append(message.id)
 
     def _tell_outcome(self, client: str, incarnation: int, seq: int, id: int) -> None:
         session = self._sessions.find_life(client, incarnation)
@@ -268,17 +287,8 @@ class ValueDesk:
 
     def _answer(self, session: ClientSession, told: ValuesTold | OutcomeTold) -> None:
         if not session.gone:
-            self._count(session, -1)
+            self.reads.answered(session)
             self._life.out.append(Send(session.name, told))
-
-    def _count(self, session: ClientSession, more: int) -> None:
-        waiting = self._questions.get(session.name, 0) + more
-        if waiting > ASKED_MAX:
-            raise PeerError(f"{session.name} has {ASKED_MAX} questions about last values that wait")
-        if waiting:
-            self._questions[session.name] = waiting
-        else:
-            self._questions.pop(session.name, None)
 
     def _when_current(self, session: ClientSession, act: Callable[[], None]) -> None:
         name = session.name
@@ -303,12 +313,12 @@ class ValueDesk:
                 self._behind[name] = -1
             act()
 
-    def leave(self, client: str) -> None:
+    def leave(self, session: ClientSession) -> None:
         """The session with a client is over."""
-        self._behind.pop(client, None)
-        if self._questions.pop(client, None) is not None:
-            self._outcomes = {key: ids for key, ids in self._outcomes.items() if key[0] != client}
-            left = [late for late in self.late if late[0] != client]
+        self._behind.pop(session.name, None)
+        if self.reads.leave(session):
+            self._outcomes.pop(session.name, None)
+            left = [late for late in self.late if late[0] != session.name]
             self.late.clear()
             self.late.extend(left)
 
@@ -335,7 +345,7 @@ class ValueDesk:
                 check_row(row, self._life.options.honest_payload)
         except UsageError as error:
             raise PeerError(str(error)) from None
-        self.store = LastValues.of([self._limited(row) for row in rows])
+        self.store = LastValues.of([self._limited(row) for row in rows], self.owners.owner_of)
         if self._disk is not None and rows:
             self._disk.all_values()
 

@@ -22,7 +22,7 @@ from resprout.overlay.messages import Configuration, Probed
 from resprout.overlay.waves import Waves
 from resprout.stacks.peers import Peer, Peers
 from resprout.stacks.resprout.disk_log import DiskLog
-from resprout.stacks.resprout.joining.offers import ChosenParent, ParentSearch, locate
+from resprout.stacks.resprout.joining.offers import Balance, ChosenParent, ParentSearch, locate
 from resprout.stacks.resprout.life import BrokerLife, LifeState
 from resprout.stacks.resprout.messages import (
     JoinElsewhere,
@@ -72,7 +72,7 @@ class NewcomerState(Enum):
     """Nobody had room, and everybody named the same others: what is known about room has yet to come around."""
     PLACED = auto()
     MOVING = auto()
-    """It has a place, and looks for another, because its parent has too many neighbours."""
+    """It has a place, and looks for another, because a broker above it has too many neighbours."""
 
 
 NEWCOMER_STATES: Final[Mapping[NewcomerState, frozenset[NewcomerState]]] = {
@@ -113,6 +113,7 @@ class Newcomer:
         rng: random.Random,
         configurations: Configurations,
         values: ValueDesk,
+        balance: Balance,
     ) -> None:
         self._life = life
         self._peers = peers
@@ -128,6 +129,7 @@ class Newcomer:
         self._rng = rng
         self._configurations = configurations
         self._values = values
+        self._balance = balance
         self.state = NewcomerState.OUTSIDE
         self._candidates: list[str] = []
         self._asked: str | None = None
@@ -399,9 +401,13 @@ class Newcomer:
     # -- going ---------------------------------------------------------------------------------------------------------
 
     def move_away(self, link: Link, message: MoveAway) -> None:
-        """Asked by the parent, which has too many neighbours. Look for another place first: nobody goes in vain."""
+        """A broker above has too many neighbours. With children, pass the request on to one of them: only leaves move.
+        Without, look for another place first: nobody goes in vain."""
         life, parent = self._life, link.name
-        if self._may_move(parent) and self.state is NewcomerState.PLACED:
+        if parent == life.view.parent and len(self._links) > 1 and life.is_calm:
+            if (move := self._balance.pass_on(message)) is not None:
+                self._peers.post(*move)
+        elif self._may_move(parent) and self.state is NewcomerState.PLACED:
             offers = [offer for offer in locate(life, message.offers) if offer.name != parent]
             self._move_to(NewcomerState.MOVING)
             self._search = ParentSearch(life, self._peers, offers)

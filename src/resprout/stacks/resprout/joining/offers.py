@@ -1,4 +1,4 @@
-"""Places in the tree: which ones are offered to a broker, which one it takes, and when a leaf moves to another one.
+"""Places in the tree: which ones are offered to a broker, which one it takes, and when brokers move to another one.
 
 `Offers` finds places for a broker that this one has no room for: who has room, and how well its interest fits there. It
 offers only brokers that have told their place themselves and are within the reach of waves: what is known of those is
@@ -23,9 +23,15 @@ them to the very broker that has too many. One moves at a time, and only in calm
 elsewhere goes first, so that as little as possible has to cross links that it did not cross before; then the one that
 wants least, because few clients will have to look for another broker. A leaf that was asked and has stayed, because it
 reached nobody, is asked again after the others.
+
+Where no child is a leaf, the smallest branch is emptied, leaf by leaf, until the child is a leaf and moves itself. The
+request names places outside the branch, and each broker of the branch passes it on to a child until a leaf gets it. A
+broker sees as many brokers of a branch as have told it their places, and those that these list: beyond that, branches
+of different sizes look alike.
 """
 
 import random
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Final
@@ -60,7 +66,10 @@ SET_UP_TRIPS: Final = 4
 
 PAUSE_LEASES: Final = 2
 """Between two moves: the tree and the clients come to rest before the next."""
-LEAVES_WEIGHED: Final = 8
+MOVES_WEIGHED: Final = 8
+"""Children for which places are looked for."""
+ASKED_IN_A_ROW: Final = 16
+"""How often a branch is asked for a leaf without getting smaller before another branch is asked."""
 
 
 class Offers:
@@ -73,6 +82,8 @@ class Offers:
         self._life = life
         self._interest = interest
         self._rng = rng
+        self.emptied: str | None = None
+        """The branch from which brokers are moved away, if there is one. It is not offered while others are."""
 
     def make(self, newcomer: str, wanted: Sequence[Predicate]) -> tuple[Offer, ...]:
         """Up to `OFFERED_MAX`, best fit first; none when those below have not told their places yet. If there are more,
@@ -88,20 +99,24 @@ class Offers:
         return tuple([Offer(name, known[name].address, missing[name]) for name in chosen])
 
     def _places(self, newcomer: str) -> list[Place]:
-        """Those with room; or else those farthest below, from where it is not far to a leaf."""
+        """Those with room; or else those farthest below, from where it is not far to a leaf. None behind the newcomer
+        itself, if it is a neighbour."""
         view = self._life.view
         degree = self._life.options.total_degree
         free: list[Place] = []
+        emptied: list[Place] = []
         below: dict[int, list[Place]] = {}
         for name, (distance, way) in lineage.branches(view, view.reach).items():
             place = view.places.get(name)
-            if place is None or not place.version or name in (newcomer, view.name) or view.is_dead(name):
+            if place is None or not place.version or name == newcomer or way in (newcomer, view.name):
+                continue
+            if view.is_dead(name):
                 continue
             if len(place.neighbours) < degree:
-                free.append(place)
-            if way != view.parent:
+                (emptied if way == self.emptied else free).append(place)
+            if way not in (view.parent, self.emptied):
                 below.setdefault(distance, []).append(place)
-        return free or below.get(max(below, default=0), [])
+        return free or below.get(max(below, default=0), []) or emptied
 
     def _weigh(self, places: Sequence[Place], wanted: Sequence[Predicate]) -> dict[str, int]:
         """Place -> how many of these interests nobody there has."""
@@ -239,34 +254,102 @@ class Balance:
         self._interest = interest
         self._offers = offers
         self._moved_us: int | None = None
+        self._passed_us: int | None = None
+        """When this broker last passed on a request of its parent."""
         self._asked: dict[str, int] = {}
         """Leaves that were asked to move -> how often."""
+        self._emptied: dict[str, tuple[int, int]] = {}
+        """Branches that were asked for a leaf -> how many brokers were seen there, and how often it was asked since."""
+        self._passed: dict[str, int] = {}
+        """Children to which requests of the parent were passed on -> how often."""
 
     def find_move(self) -> tuple[str, MoveAway] | None:
-        """A child that should go, and what to tell it; None when all is well, or nothing can be done now."""
+        """A child that should go, or give up a leaf behind it, and what to tell it; None when all is well, or nothing
+        can be done now."""
         life = self._life
         if len(self._links) <= life.options.total_degree:
             self._asked = {}
+            self._emptied = {}
+            self._offers.emptied = None
             return None
-        if self._moved_us is not None and life.now_us - self._moved_us < PAUSE_LEASES * life.options.lease_us:
+        if self._is_early(self._moved_us, PAUSE_LEASES):
             return None
+        move = self._leaf_move() or self._branch_move()
+        if move is not None:
+            self._moved_us = life.now_us
+        return move
+
+    def pass_on(self, message: MoveAway) -> tuple[str, MoveAway] | None:
+        """The child that gets a request of the parent in place of this broker, which has children; None if there is
+        none, if it is too early for another move, or if this broker moves children away itself. A leaf is asked before
+        others, and a small branch before a large one; those that were asked in vain come last."""
+        if len(self._links) > self._life.options.total_degree or self._is_early(self._passed_us, PAUSE_LEASES / 2):
+            return None
+        children = [name for name in self._links if self._is_child(name)]
+        if not children:
+            return None
+        sizes = self._sizes()
+        child = min(children, key=lambda name: (self._passed.get(name, 0), sizes[name], self._wants(name), name))
+        self._passed_us = self._life.now_us
+        self._passed = {name: self._passed.get(name, 0) + (name == child) for name in children}
+        return child, MoveAway(message.offers[:OFFERED_MAX])
+
+    def _is_early(self, last_us: int | None, leases: float) -> bool:
+        life = self._life
+        return last_us is not None and life.now_us - last_us < leases * life.options.lease_us
+
+    def _leaf_move(self) -> tuple[str, MoveAway] | None:
+        """A leaf next to this broker that should go."""
         leaves = sorted(
             [name for name in self._links if self._is_leaf(name)], key=lambda name: self._asked.get(name, 0)
         )
-        moves = [(leaf, offers) for leaf in leaves[:LEAVES_WEIGHED] if (offers := self._offers_for(leaf))]
+        moves = [(leaf, offers) for leaf in leaves[:MOVES_WEIGHED] if (offers := self._offers_for(leaf))]
         if not moves:
             return None
         leaf, offers = min(moves, key=lambda move: self._price(*move))
-        self._moved_us = life.now_us
         self._asked = {name: self._asked.get(name, 0) + (name == leaf) for name in leaves}
         return leaf, MoveAway(offers)
 
-    def _offers_for(self, leaf: str) -> tuple[Offer, ...]:
-        return self._offers.make(leaf, self._interest.index.predicates_of(leaf))
+    def _branch_move(self) -> tuple[str, MoveAway] | None:
+        """The smallest branch below this broker, which should give up a leaf."""
+        sizes = self._sizes()
+        branches = {name: self._count_asked(name, sizes[name]) for name in self._links if self._is_child(name)}
+        rank = {name: (asked // ASKED_IN_A_ROW, sizes[name]) for name, (_, asked) in branches.items()}
+        smallest = sorted(branches, key=lambda name: (*rank[name], self._wants(name), name))
+        for name in smallest[:MOVES_WEIGHED]:
+            self._offers.emptied = name
+            if offers := self._offers_for(name):
+                seen, asked = branches[name]
+                self._emptied = branches | {name: (seen, asked + 1)}
+                return name, MoveAway(offers)
+        self._offers.emptied = None
+        return None
+
+    def _count_asked(self, branch: str, size: int) -> tuple[int, int]:
+        """How many brokers are seen in a branch, and how often it was asked since it was larger."""
+        seen, asked = self._emptied.get(branch, (size, 0))
+        return (seen, asked) if size >= seen else (size, 0)
+
+    def _offers_for(self, child: str) -> tuple[Offer, ...]:
+        return self._offers.make(child, self._interest.index.predicates_of(child))
 
     def _price(self, leaf: str, offers: tuple[Offer, ...]) -> tuple[int, int, int, str]:
         missing = min(offer.missing for offer in offers)
-        return self._asked.get(leaf, 0), missing, len(self._interest.index.predicates_of(leaf)), leaf
+        return self._asked.get(leaf, 0), missing, self._wants(leaf), leaf
+
+    def _wants(self, name: str) -> int:
+        return len(self._interest.index.predicates_of(name))
+
+    def _sizes(self) -> Counter[str]:
+        """How many brokers are seen behind each neighbour, itself included."""
+        view = self._life.view
+        return Counter(way for _, way in lineage.branches(view, view.reach + 1).values())
+
+    def _is_child(self, name: str) -> bool:
+        place = self._life.view.places.get(name)
+        return (
+            self._links[name].open and place is not None and place.version > 0 and place.parent == self._life.view.name
+        )
 
     def _is_leaf(self, name: str) -> bool:
         place = self._life.view.places.get(name)
