@@ -11,7 +11,7 @@ import msgspec
 from benchmarks.measure import Measure
 from benchmarks.seed000.latency import deliveries
 from benchmarks.seed000.stage import Played, median, play
-from resprout.scenario.load import parse_scenario
+from resprout.scenario.load import load_scenario, parse_scenario
 from resprout.scenario.model import ClientSpec, Mix, Scenario
 from resprout.trace import kinds
 
@@ -66,7 +66,8 @@ start = "6s"
 
 
 def run(quick: bool = False) -> list[Measure]:
-    return [measure for brokers in SIZES[: 2 if quick else None] for measure in _size(brokers, 10 if quick else 40)]
+    sizes = [measure for brokers in SIZES[: 2 if quick else None] for measure in _size(brokers, 10 if quick else 40)]
+    return [*sizes, *_layout(50 if quick else 150)]
 
 
 def _size(brokers: int, operations: int) -> Iterator[Measure]:
@@ -96,6 +97,32 @@ def _only(clients: tuple[ClientSpec, ...], readers: str, brokers: int) -> Iterat
     for number, client in enumerate(clients):
         reads = {"two": number in (0, brokers - 1), "a quarter": number % 4 == 0, "all": True}[readers]
         yield client if reads else msgspec.structs.replace(client, subscriptions=())
+
+
+def _layout(operations: int) -> Iterator[Measure]:
+    """Yield the median times of totals on the layout of seed 000, by topic, and all frames."""
+    found: dict[int, tuple[dict[str, list[float]], int]] = {}
+    for after in (0, 1):
+        scenario = load_scenario("seed000")
+        played = play(
+            msgspec.structs.replace(
+                scenario,
+                stack="resprout",
+                options={"faults_tolerated": 1, "total_degree": 3, "root_ordered_after": after},
+                workloads=tuple([msgspec.structs.replace(work, operations=operations) for work in scenario.workloads]),
+            )
+        )
+        topics = {name: work.topics[0] for work in scenario.workloads for name in work.clients}
+        times: dict[str, list[float]] = {}
+        for one in deliveries(played.rows):
+            if one.guarantee == "total" and not one.is_own:
+                times.setdefault(topics[one.subscriber], []).append(one.latency_us / 1_000)
+        found[after] = (times, played.traffic.frames)
+    (closed, all_closed), (published, all_published) = found[0], found[1]
+    for topic in sorted(closed):
+        before = median(closed[topic])
+        yield Measure(f"seed 000, a total on {topic}, median", median(published[topic]), "ms", "closed by all", before)
+    yield Measure("seed 000, frames", all_published, "", "closed by all", all_closed)
 
 
 def _frames(played: Played) -> float:
