@@ -155,6 +155,10 @@ something: a subscription, a life, a version, a question. The receiver looks it 
 and one that names nothing has no effect. `tests/stacks/test_bounds.py` sends a number beyond every range,
 and names the test of every bound.
 
+Logs send commands, entries and states as bytes inside messages. Their numbers keep the same ranges
+(`logs/records.py`, `logs/positions.py`), and the leader of a log limits the time of a command to one lead (2^40
+microseconds) above its wall clock. What breaks a range has no effect.
+
 """
 
 

@@ -299,3 +299,16 @@ def test_a_watch_shows_writes_and_nothing_else_that_is_published_on_keys() -> No
             assert entry is not None and entry.value == b"2"
 
     run(scene())
+
+
+def test_a_program_may_read_thousands_of_keys_at_once() -> None:
+    """A broker ends the session of a client with more than 1,024 questions that wait."""
+
+    async def scene() -> None:
+        async with resprout.local() as network, network.connect("a") as a:
+            bucket = a.kv("b")
+            await bucket.put("k", b"1")
+            found = await asyncio.gather(*[bucket.entries() for _ in range(1_500)])
+            assert all(len(each) == 1 for each in found)
+
+    run(scene())

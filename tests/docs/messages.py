@@ -9,7 +9,7 @@ WIRE: Final = Path("docs/wire.md")
 PROTOCOL: Final = Path("docs/protocol.md")
 SOURCES: Final = (Path("src/resprout"), Path("src/resprout_lab"))
 _CLASS: Final = re.compile(
-    r"^class ([A-Z]\w*)\(\s*(?:\w*Message|Delivery|msgspec\.Struct)\b[^()]*?\btag=(\d+)", re.MULTILINE
+    r"^class ([A-Z]\w*)\(\s*(?:\w*Message|Delivery|RoutedPublication|msgspec\.Struct)\b[^()]*?\btag=(\d+)", re.MULTILINE
 )
 _IN_PROSE: Final = re.compile(r"\b(\d+)\s+`([A-Z]\w*)`")
 _IN_FRAMES: Final = re.compile(r"^\| (\d+) \| `([A-Z]\w*)` \|", re.MULTILINE)

@@ -6,7 +6,7 @@ import pytest
 
 from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.guarantee import Guarantee
-from resprout.core.message_fields import Mark
+from resprout.core.message_fields import NUMBER_MAX, Mark
 from resprout.edge.broker import waiting_portions
 from resprout.edge.broker.portion import PIECES_LISTED, Consumer, Portion, disjoint
 from resprout.edge.broker.retries import STALE_MAX, DeadMessage, Retries, TryCounts
@@ -308,3 +308,15 @@ def test_messages_that_are_named_again_and_again_in_one_message_count_once() -> 
     assert list(disjoint((wide, span(3), other, wide, span(2, 9), other))) == [wide, other]
     assert list(disjoint((span(4, 6), span(1, 2), span(5, 9)))) == [span(1, 2), span(4, 9)]
     assert list(disjoint((span(1, 2), span(3)))) == [span(1, 2), span(3)]
+
+
+def test_a_count_that_another_broker_made_up_stays_within_the_bound_of_messages() -> None:
+    """It is told to other brokers and to consumers, who would cut off the broker that tells more."""
+    scene = Scene(tries=(Tries("p", "ordered", 1, 1, 1, NUMBER_MAX),))
+    scene.queue.again_below = 1_000
+    scene.publish(1)
+    scene.join("a")
+    assert len(scene.at(0)) == 1
+    scene.queue.nack("a", span(1), 0)
+    (told,) = scene.queue.retries.take_untold()
+    assert told.times == NUMBER_MAX

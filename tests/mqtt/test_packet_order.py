@@ -200,3 +200,49 @@ def test_connack_of_mqtt_3_1_does_not_say_that_a_session_is_present(version: int
                     one.leave()
 
     run(work())
+
+
+INVALID_CONNECTS = [
+    ("version 7", "10 0d 0004 4d515454 07 02 003c 0001 63", "20 03 00 84 00"),
+    ("the reserved flag", "10 0e 0004 4d515454 05 03 003c 00 0001 63", "20 03 00 81 00"),
+    ("a will with QoS 3", "10 15 0004 4d515454 05 1e 003c 00 0001 63 00 0001 77 0001 78", "20 03 00 81 00"),
+    ("a property twice", "10 14 0004 4d515454 05 02 003c 06 210001 210001 0001 63", "20 03 00 82 00"),
+    ("data without a method", "10 12 0004 4d515454 05 02 003c 04 160001 00 0001 63", "20 03 00 82 00"),
+    ("bytes behind the end", "10 0f 0004 4d515454 05 02 003c 00 0001 63 00", "20 03 00 81 00"),
+    (
+        "a wildcard in the topic of the will",
+        "10 15 0004 4d515454 05 06 003c 00 0001 63 00 0001 23 0001 78",
+        "20 03 00 90 00",
+    ),
+    ("a will that is not UTF-8", "10 17 0004 4d515454 05 06 003c 00 0001 63 02 0101 0001 77 0001 ff", "20 03 00 99 00"),
+    ("a method", "10 12 0004 4d515454 05 02 003c 04 150001 6d 0001 63", "20 03 00 8c 00"),
+    ("another protocol", "10 0d 0004 4d515458 04 02 003c 0001 63", "20 02 00 01"),
+    ("version 3 of MQTT", "10 0d 0004 4d515454 03 02 003c 0001 63", "20 02 00 01"),
+    ("no client identifier in 3.1.1", "10 0c 0004 4d515454 04 00 003c 0000", "20 02 00 02"),
+    ("the reserved flag in 3.1.1", "10 0d 0004 4d515454 04 03 003c 0001 63", ""),
+    ("a password without a user name in 3.1.1", "10 10 0004 4d515454 04 42 003c 0001 63 0001 78", ""),
+    ("a packet before CONNECT", "c0 00", ""),
+]
+
+
+def test_refusals_of_connect_byte_by_byte() -> None:
+    """Each CONNACK has the format of the version that the client asked for."""
+
+    async def work() -> None:
+        async with mqtt_broker() as broker:
+            for name, sent, expected in INVALID_CONNECTS:
+                async with mqtt_peer(broker.address) as one:
+                    one.writer.write(bytes.fromhex(sent))
+                    heard = await one.reader.read()
+                assert _without_reason_string(heard) == bytes.fromhex(expected), name
+
+    run(work())
+
+
+def _without_reason_string(connack: bytes) -> bytes:
+    """Return a CONNACK of MQTT 5 without its properties, whose length must be right."""
+    if len(connack) < 5:
+        return connack
+    assert connack[1] == len(connack) - 2
+    assert connack[4] == len(connack) - 5
+    return b"\x20\x03" + connack[2:4] + b"\0"

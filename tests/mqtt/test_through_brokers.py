@@ -436,3 +436,33 @@ def test_qos_2_of_a_shared_subscription_goes_to_no_other_client(is_leaving: bool
             assert taken == 10
 
     run(work())
+
+
+@pytest.mark.parametrize("is_clean", [False, True])
+@pytest.mark.parametrize("is_away", [False, True])
+def test_a_delayed_will_when_its_client_connects_elsewhere(is_clean: bool, is_away: bool) -> None:
+    """A clean start ends the session, so the will is published at once; a client that resumes takes it back."""
+
+    async def work() -> None:
+        lasting = Properties(session_expiry=600)
+        async with (
+            mqtt_tree() as (first, second),
+            mqtt_peer(second.address) as watch,
+            mqtt_peer(first.address) as one,
+            mqtt_peer(second.address) as again,
+        ):
+            await watch.connect("watch")
+            await watch.subscribe("wills")
+            will = Will("wills", b"gone", 1, False, Properties(will_delay=500))
+            await one.connect("one", will=will, properties=lasting)
+            await one.subscribe("a")
+            if is_away:
+                one.vanish()
+            connack = await again.connect("one", clean_start=is_clean, properties=lasting)
+            assert connack.session_present is not is_clean
+            if is_clean:
+                assert (await watch.receive()).payload == b"gone"
+            await again.publish("wills", b"here", 1)
+            assert (await watch.receive()).payload == b"here"
+
+    run(work())

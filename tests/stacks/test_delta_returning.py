@@ -155,6 +155,21 @@ def test_a_client_is_told_when_more_was_owed_to_it_than_is_kept(monkeypatch: pyt
     assert [one.resumed for one in net.told["cb2"] if isinstance(one, Serving)] == [True, False]
 
 
+def test_a_reader_that_takes_nothing_does_not_make_brokers_keep_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(returning, "KEPT_MAX", 2)
+    net = reading("b0", "b1", "b2")
+    for _ in range(5):
+        net.publish("p")
+    net.settle()
+    tell(net)
+    assert [[key[-1] for key in kept(net, name)] for name in ("b0", "b1", "b2")] == [[4, 5], [4, 5], [4, 5]]
+    net.crash("b2")
+    net.settle()
+    net.attach("cb2", "b1", tried=("b2",), home=1, subscriptions=WISH)
+    net.settle()
+    assert [one.resumed for one in net.told["cb2"] if isinstance(one, Serving)] == [True, False]
+
+
 def test_a_client_that_comes_too_late_is_told_and_what_its_broker_wanted_is_withdrawn() -> None:
     net = reading("b0", "b1", "b2")
     net.publish("p")

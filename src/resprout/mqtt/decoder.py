@@ -11,11 +11,13 @@ from typing import Final, TypeAlias
 from resprout.core.limits import PAYLOAD_BYTES
 from resprout.mqtt import body
 from resprout.mqtt.fields import VARINT_BYTES, check_topic_name, text_of
-from resprout.mqtt.packets import NO_PROPERTIES, V3_1, V5, Packet, Puback, Publish
+from resprout.mqtt.packets import NO_PROPERTIES, V3_1, V5, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from resprout.mqtt.properties import (
     CONNECT,
     PUBACK,
+    PUBCOMP,
     PUBLISH,
+    PUBREC,
     PUBREL,
     SUBSCRIBE,
     UNSUBSCRIBE,
@@ -40,6 +42,14 @@ _DUP: Final = 0x08
 _QOS_1: Final = 0x02
 _FLAGS: Final[Mapping[int, int]] = {PUBREL: _QOS_1, SUBSCRIBE: _QOS_1, UNSUBSCRIBE: _QOS_1}
 
+_SHORT_ACKS: Final[Mapping[int, Callable[[int], Packet]]] = {
+    PUBACK << 4: Puback,
+    PUBREC << 4: Pubrec,
+    PUBREL << 4 | _QOS_1: Pubrel,
+    PUBCOMP << 4: Pubcomp,
+}
+"""Acknowledgements that have only a packet identifier if their length is 2, by first byte."""
+
 _topics: dict[bytes, str] = {}
 
 
@@ -54,7 +64,7 @@ class PacketDecoder:
         version: int = 0,
     ) -> None:
         self.version = version
-        """Protocol version of this connection; 0 before CONNECT."""
+        """Protocol version of this connection, also if its CONNECT is invalid; 0 before CONNECT."""
         self._packet_bytes_max = packet_bytes_max
         self._bytes_max = packet_bytes_max if version else min(connect_bytes_max, packet_bytes_max)
         self._held = bytearray()
@@ -84,6 +94,7 @@ class PacketDecoder:
             at = self._packets(data, items)
         except MqttError as error:
             self._over = True
+            self.version = self.version or error.version
             items.append(error)
         else:
             if at < len(data):
@@ -114,11 +125,11 @@ class PacketDecoder:
                 break
             if first >> 4 == PUBLISH:
                 items.append(self._publish(data, first, start, after))
-            elif first == PUBACK << 4 and length == 2 and self.version:
+            elif length == 2 and self.version and (ack := _SHORT_ACKS.get(first)) is not None:
                 packet_id = (data[start] << 8) | data[start + 1]
                 if not packet_id:
                     raise protocol_error("packet identifier 0")
-                items.append(Puback(packet_id))
+                items.append(ack(packet_id))
             else:
                 items.append(self._other(data, first, start, after))
             at = after

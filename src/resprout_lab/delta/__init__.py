@@ -45,6 +45,7 @@ from resprout_lab.delta.messages import (
     NodeStatus,
     NotKnown,
     RoutedClaim,
+    RoutedCopies,
     RoutedHandover,
     RoutedHeal,
     RoutedPublication,
@@ -67,7 +68,7 @@ DELTA = Stack(
     make_broker=DeltaBroker,
     receipts=RECEIPTS,
     families={
-        Family.PUBLICATIONS: (RoutedPublication,),
+        Family.PUBLICATIONS: (RoutedPublication, RoutedCopies),
         Family.REPORTS: (RoutesConfirmed, Progress),
         Family.SUBSCRIPTIONS: (RoutedSubscription, RoutedUnsubscription, RoutedHeal),
         Family.MEMBERSHIP: (RoutedRejoin, NodeStatus, NotKnown, SyncRequest, SyncSnapshot),
@@ -93,5 +94,5 @@ DELTA = Stack(
         "return_us": (30_000_000, 60_000_000),
     },
     waits=lambda options: WaitTimes(death_us=options.suspect_us, return_us=options.return_us),
-    known_limits={"lost": _CRASH},
+    known_limits={"lost": _CRASH, "lost_told": "with return_us = 0 nothing is kept for clients of a dead broker"},
 )

@@ -23,6 +23,7 @@ from resprout_lab.delta.messages import (
     ROUTED_MESSAGES,
     NodeStatus,
     RoutedClaim,
+    RoutedCopies,
     RoutedHandover,
     RoutedHeal,
     RoutedMessage,
@@ -68,6 +69,8 @@ class DeltaBroker(ServingShell):
         self._forwarding = forwarding = ReliableForwarding(seat, delta, tree)
         self._partitions = partitions = PartitionTable(delta)
         self._is_operational = False
+        self._returns = options.return_us > 0
+        """Clients of a dead broker are given what they lack."""
         parts = Parts(
             seat, tree, forwarding, known, wishes, partitions, self._sessions, self._kept, self._passing, outbox, step
         )
@@ -82,6 +85,7 @@ class DeltaBroker(ServingShell):
         self._begin_for: dict[type, Any] = {Interested: subscribing.begin, Uninterested: self._unsubscribing.begin}
         forwarding.operations = {
             RoutedPublication: self._publishing,
+            RoutedCopies: self._publishing,
             RoutedSubscription: subscribing,
             RoutedUnsubscription: self._unsubscribing,
             RoutedRejoin: self._joining,
@@ -187,4 +191,5 @@ class DeltaBroker(ServingShell):
         """Not to clients of a broker nearby that may live, nor before everything has come that a client may lack."""
         if attend.tried and not attend.anyhow and self._tree.may_live(attend.tried[0], attend.home):
             return False
-        return not attend.tried or not attend.subscriptions or self._returning.is_ready(session, attend)
+        is_new = not attend.tried or not attend.subscriptions or not self._returns
+        return is_new or self._returning.is_ready(session, attend)

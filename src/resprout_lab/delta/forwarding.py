@@ -193,8 +193,12 @@ class Transit(msgspec.Struct, eq=False):
     unthrough: dict[str, str] = {}
     """Of a publication, neighbours that are not through with it and dead brokers whose clients may lack it; and the
     branch of each."""
+    is_given_up: bool = False
+    """Too many are kept for those that are not through with it."""
     is_unshown: bool = False
     """It was published here, and it is not its turn to be shown."""
+    copies: int = 0
+    """At least so many brokers beyond this one have to get it."""
     spares: tuple[HopPath, ...] = ()
     """The targets that get it for a copy only."""
     answers: int = 0
@@ -204,6 +208,8 @@ class Transit(msgspec.Struct, eq=False):
 
     def done_but_for(self, branch: str) -> bool:
         """Whether this broker and all others are through with it, whatever is true of those behind this branch."""
+        if self.is_given_up:
+            return True
         is_here = not self.is_done or self.is_unshown or (self.item is not None and self.item.needed > 0)
         return not is_here and all(other == branch for other in self.unthrough.values())
 

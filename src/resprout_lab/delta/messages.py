@@ -91,8 +91,6 @@ class RoutedPublication(RoutedMessage, frozen=True, tag=160):
     """Of those that the sender gave numbers to, all up to this are confirmed."""
     barriers: tuple[BarrierId, ...]
     """It has passed brokers that may lack subscriptions, because of these."""
-    spare: Annotated[int, msgspec.Meta(ge=0, le=DELTA_MAX)] = 0
-    """At least so many brokers beyond the receiver have to get it, for a copy."""
 
     @property
     def key(self) -> object:
@@ -114,6 +112,13 @@ class RoutedPublication(RoutedMessage, frozen=True, tag=160):
     @property
     def paper_bytes(self) -> int:
         return PAPER_ENTRY_BYTES * len(self.visited)
+
+
+class RoutedCopies(RoutedPublication, frozen=True, tag=173):
+    """A publication that too few brokers on the way to readers get."""
+
+    copies: Annotated[int, msgspec.Meta(ge=1, le=DELTA_MAX)]
+    """At least so many brokers beyond the receiver have to get it."""
 
 
 class RoutedSubscription(RoutedMessage, frozen=True, tag=161):
@@ -274,6 +279,7 @@ class NodeStatus(ProtocolMessage, frozen=True, tag=170):
 
 ROUTED_MESSAGES: Final = (
     RoutedPublication, RoutedSubscription, RoutedUnsubscription, RoutedRejoin, RoutedHeal, RoutedClaim, RoutedHandover,
+    RoutedCopies,
 )  # fmt: skip
 DELTA_MESSAGES: Final = (
     *ROUTED_MESSAGES, RoutesConfirmed, Progress, SyncRequest, SyncSnapshot, NotKnown, MeetRequest, NodeStatus,

@@ -26,7 +26,7 @@ from resprout.spread.messages import Interested, Uninterested
 from resprout.stacks.peers import Outbox
 from resprout.stacks.shell import Step
 from resprout.stacks.stack import BrokerSeat
-from resprout_lab.blocks import Period
+from resprout_lab.blocks import PERIOD_US_MAX, Period
 from resprout_lab.blocks.retention import Passing, Retention
 from resprout_lab.delta.forwarding import HopLink, ReliableForwarding, Transit
 from resprout_lab.delta.messages import (
@@ -52,8 +52,9 @@ class DeltaOptions(msgspec.Struct, frozen=True):
     buffer: Annotated[int, msgspec.Meta(ge=1)] = 10_000
     """Messages of one neighbour or client that may wait here, for confirmations, for readers or for room on links,
     before it is held back."""
-    return_us: Period = 30_000_000
-    """How long publications are kept for clients of a dead broker."""
+    return_us: Annotated[int, msgspec.Meta(ge=0, le=PERIOD_US_MAX)] = 30_000_000
+    """How long publications are kept for clients of a dead broker. With 0 nothing is kept, as the thesis measured it:
+    clients of a dead broker are told that they may have missed messages."""
     suspect_us: Period = 4_000_000
     """How long a broker may be silent before it is passed over. A broker that was passed over and lives begins anew, so
     this must be longer than any pause that is no failure, and than links take to connect again after it."""

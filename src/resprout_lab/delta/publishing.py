@@ -28,7 +28,7 @@ from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Publish
 from resprout_lab.blocks.retention import KeptItem
 from resprout_lab.delta.forwarding import HopLink, Transit
-from resprout_lab.delta.messages import BarrierId, HopPath, RoutedPublication
+from resprout_lab.delta.messages import BarrierId, HopPath, RoutedCopies, RoutedPublication
 from resprout_lab.delta.operations import DeltaOptions, FloodOperation, Parts
 from resprout_lab.delta.returning import KeptPublications
 from resprout_lab.delta.subscriptions import onward
@@ -132,6 +132,8 @@ class PublishOperation(FloodOperation):
         super().__init__(parts)
         self._kept = kept
         self._delta = options.delta
+        self._copies = options.delta if options.return_us else 0
+        """Brokers beside this one that have to get a publication of a client here."""
         self.own = OwnPublications(options.window, self._send_out, self._arrived)
         self.orphans = Orphans(parts.tree, options.delta)
         self._rests_on = 1
@@ -147,10 +149,10 @@ class PublishOperation(FloodOperation):
     def _spares(self, transit: Transit, wanted: list[str]) -> list[str]:
         """Choose brokers that get it for a copy, the nearest first, where too few are on the way to readers."""
         view, spares = self._parts.tree.view, list[str]()
-        if transit.message.spare:
+        if transit.copies:
             covered = {one for name in onward(view, transit.came_from, wanted) for one in self._parts.tree.path(name)}
             for name in onward(view, transit.came_from, view.nodes()):
-                if len(covered) >= transit.message.spare:
+                if len(covered) >= transit.copies:
                     break
                 if name not in covered:
                     covered.update(self._parts.tree.path(name))
@@ -159,6 +161,9 @@ class PublishOperation(FloodOperation):
         return spares
 
     def update_routing_information(self, transit: Transit, link: HopLink) -> None:
+        if isinstance(transit.message, RoutedCopies):
+            transit.copies = transit.message.copies
+            transit.message = _plain(transit.message)
         message = transit.message
         transit.item = KeptItem(message.bundle, message.hops, link.name, False)
         self._parts.kept.keep(transit.item)
@@ -173,12 +178,12 @@ class PublishOperation(FloodOperation):
         self._kept.came_again(message, link)
 
     def copy(self, transit: Transit, distance: int) -> dict[str, Any]:
-        return {"settled": self._parts.forwarding.settled, "spare": 0}
+        return {"settled": self._parts.forwarding.settled}
 
     def send(self, transit: Transit, name: str, message: RoutedPublication) -> None:
         assert transit.item is not None, "a publication has one"
         if beyond := {one for path in transit.spares if name in path for one in path[path.index(name) + 1 :]}:
-            message = msgspec.structs.replace(message, spare=min(len(beyond), self._delta))
+            message = RoutedCopies(**msgspec.structs.asdict(message), copies=min(len(beyond), self._delta))
         self._kept.sent(transit, self._parts.forwarding.links[name])
         self._parts.passing.pass_on(name, transit.item, message)
 
@@ -195,7 +200,7 @@ class PublishOperation(FloodOperation):
 
     def _send_out(self, publish: Publish, client: str) -> tuple[Transit | None, bool]:
         bundle, newest = publish.bundle, self._parts.forwarding.newest
-        message = RoutedPublication(0, 0, (), None, bundle, 0, (), self._delta)
+        message = RoutedPublication(0, 0, (), None, bundle, 0, ())
         if (transit := self._parts.forwarding.find(message.key)) is not None:
             return transit, False
         if newest.has(bundle):
@@ -203,6 +208,7 @@ class PublishOperation(FloodOperation):
         is_new = not newest.has_passed(bundle)
         newest.note_bundle(bundle)
         transit = self._parts.forwarding.make(message)
+        transit.copies = self._copies
         transit.item, transit.is_unshown = KeptItem(bundle, 0, client, publish.prompt), is_new
         self._parts.kept.keep(transit.item)
         self._kept.published(transit)
@@ -238,3 +244,7 @@ class PublishOperation(FloodOperation):
             wanted = self._parts.known.wanted_by(transit.message.bundle)
             names = [one for one in wanted if self._parts.tree.is_same_way(transit.came_from, one)]
             self._parts.forwarding.resume(transit, [self._parts.tree.path(name) for name in names])
+
+
+def _plain(message: RoutedCopies) -> RoutedPublication:
+    return RoutedPublication(*[getattr(message, name) for name in RoutedPublication.__struct_fields__])

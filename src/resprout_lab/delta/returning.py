@@ -36,6 +36,9 @@ from resprout_lab.delta.operations import FloodOperation, Parts
 
 OWED_KEPT: Final = 10_000
 """Most publications kept for the clients of one dead broker. With more, these are told that they may miss some."""
+KEPT_MAX: Final = 100_000
+"""Most publications kept in all, which a reader that takes nothing may cause. With more the oldest are given up, and
+clients of dead brokers are told that they may miss some, until readers have taken all the others."""
 ENDED_KEPT: Final = 1_024
 """Dead brokers for whose clients nothing is kept any more that are remembered."""
 
@@ -58,6 +61,7 @@ class KeptPublications:
         self._owed: dict[Life, deque[Transit]] = {}
         """By broker that is dead, or whose link is over: what its readers, and those behind it, may lack."""
         self._ended: dict[Life, None] = {}
+        self._has_given_up = False
 
     def __iter__(self) -> Iterator[Transit]:
         return iter([transit for transit in self._kept.values() if not transit.done_but_for("")])
@@ -66,11 +70,11 @@ class KeptPublications:
         """Whether publications for clients of this broker were kept, and are no more."""
         if life.name == self._parts.seat.name and life.incarnation < self._parts.seat.incarnation:
             life = self.earlier_lives
-        return life in self._ended
+        return not self._return_us or self._has_given_up or life in self._ended
 
     def begin_return(self) -> None:
         """This broker is back: keep what clients of its earlier lives may lack."""
-        self._begin(self.earlier_lives)
+        self._begin(self.earlier_lives)  # without a time to keep, this only withdraws what they wanted
         for transit in list(self._kept.values()):
             self._owe_returning(transit)
 
@@ -82,13 +86,16 @@ class KeptPublications:
     # -- links ---------------------------------------------------------------------------------------------------------
 
     def sent(self, transit: Transit, link: HopLink) -> None:
-        transit.unthrough[link.name] = link.branch
-        link.crossed.sent.add(transit)
-        self._kept[transit.message.key] = transit
+        if self._return_us:
+            transit.unthrough[link.name] = link.branch
+            link.crossed.sent.add(transit)
+            self._keep(transit)
 
     def came(self, transit: Transit, link: HopLink) -> None:
         """A publication, for the first time or again."""
-        known = self._kept.setdefault(transit.message.key, transit)
+        if not self._return_us:
+            return
+        known = self._keep(transit)
         known.unthrough[link.name] = link.branch
         link.crossed.received.add(known)
         self._owe_returning(known)
@@ -101,8 +108,15 @@ class KeptPublications:
         known = self._kept.get(message.key)
         if known is not None:
             self.came(known, link)
-        else:
+        elif self._return_us:
             link.crossed.received.add(Transit(0, message, link.name, is_done=True))
+
+    def _keep(self, transit: Transit) -> Transit:
+        known = self._kept.setdefault(transit.message.key, transit)
+        if len(self._kept) > KEPT_MAX:
+            oldest = self._kept.pop(next(iter(self._kept)))
+            oldest.is_given_up = self._has_given_up = True
+        return known
 
     def hear(self, peer: Peer, message: Progress) -> None:
         link = self._parts.forwarding.links[peer.name]
@@ -123,6 +137,7 @@ class KeptPublications:
         self._owe(self._last_life(path[-1]), path[0], transit)
 
     def _last_life(self, name: str) -> Life:
+        """Return the life that is over, or else the latest one."""
         tree = self._parts.tree
         return Life(name, tree.dead.get(name, 0) or tree.life(name))
 
@@ -133,13 +148,13 @@ class KeptPublications:
 
     def _owe(self, life: Life, branch: str, transit: Transit) -> None:
         ghost = f"{life.name}/{life.incarnation}"
-        if life in self._ended or ghost in transit.unthrough:
+        if not self._return_us or life in self._ended or ghost in transit.unthrough:
             return
         if life not in self._owed:
             self._begin(life)
         self._owed[life].append(transit)
         transit.unthrough[ghost] = branch
-        self._kept[transit.message.key] = transit
+        self._keep(transit)
         if len(self._owed[life]) > OWED_KEPT:
             self._end(life)
 
@@ -167,6 +182,7 @@ class KeptPublications:
                     self._parts.outbox.pass_by(link.name, report)
             while self._kept and (first := next(iter(self._kept.values()))).done_but_for(""):
                 del self._kept[first.message.key]
+            self._has_given_up = self._has_given_up and bool(self._kept)
         return any(link.is_behind for link in links)
 
 

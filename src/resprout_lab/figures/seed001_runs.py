@@ -27,7 +27,7 @@ from resprout.trace.store import write_trace
 OPTIONS: Final = {
     "resprout": "options={ faults_tolerated = 1 }",
     "locamu": "options={ f = 1 }",
-    "delta": "options={ delta = 1, window = 1 }",
+    "delta": "options={ delta = 1, window = 1, return_us = 0 }",
     "cbcast": "options={}",
     "causal-barriers": "options={}",
 }

@@ -380,7 +380,7 @@ def _handed(portion: Portion, offsets: Sequence[int]) -> Handed:
     given = bundle if picked is None else pick(bundle, picked)
     tseq = item.place if bundle.guarantee is Guarantee.TOTAL else -1
     size = ordering_bytes(bundle, item.hops)
-    return Handed(given, item.hops, size, picked, tseq, portion.redelivered, portion.tries + 1)
+    return Handed(given, item.hops, size, picked, tseq, portion.redelivered, next_number(portion.tries))
 
 
 def _told(terms: Terms) -> str:

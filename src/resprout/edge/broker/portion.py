@@ -274,7 +274,8 @@ def joined(spans: list[Span]) -> list[Span]:
 
 
 def disjoint(spans: Sequence[Span]) -> Iterable[Span]:
-    """Return the same messages, each of them once: a consumer may name everything in each of thousands of spans."""
+    """Return the same messages, each of them once, in the same order if that is so already: a consumer may name
+    everything in each of thousands of spans."""
     if len(spans) == 1:
         return spans
     ranges: dict[Origin, list[Span]] = {}
@@ -285,7 +286,8 @@ def disjoint(spans: Sequence[Span]) -> Iterable[Span]:
                 *span.origin, of_origin.pop().first, span.last
             )  # fmt: skip
         of_origin.append(span)
-    return [span for of_origin in ranges.values() for span in of_origin]
+    found = [span for of_origin in ranges.values() for span in of_origin]
+    return found if len(found) < len(spans) else spans
 
 
 def _first(span: Span) -> int:

@@ -18,6 +18,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 from resprout.core.bundle import Origin
+from resprout.core.message_fields import next_number
 from resprout.edge.broker.portion import IndexByOrigin, Portion
 from resprout.edge.durable_messages import RetryTerms, Tries
 
@@ -145,7 +146,7 @@ class Retries:
     def came_back(self, portion: Portion) -> None:
         """Count a try of these messages."""
         portion.redelivered = True
-        portion.tries += 1
+        portion.tries = next_number(portion.tries)  # another broker may have told any number
         portion.deadline_us = 0
         self.redeliveries += len(portion.offsets)
         self._untold += [Tries(*span.origin, span.first, span.last, portion.tries) for span in portion.spans()]

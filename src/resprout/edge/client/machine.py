@@ -366,6 +366,8 @@ class ClientMachine:
                 if search.searching:  # stay: what `Attend` told the candidate is out of date once the home speaks
                     search.heard(event.peer, out)
                 self._on_message.get(type(event.message), _out_of_place)(event.message, now_us, out)
+                if self._questions.unsent and search.stands:  # an answer has made room for more
+                    self._questions.send(search.home, self._offers, out)
                 if self.incoming.taken != self.incoming.told:
                     self.incoming.tell_soon(search.home, now_us, out)
         except WireError as error:

@@ -157,6 +157,11 @@ class PositionQuestions:
         self._sent = {}
 
 
+VALUES_AT_ONCE: Final = 512
+"""Questions about last values that a client asks before it has an answer. A broker lets twice as many of one client
+wait."""
+
+
 class ValueQuestions:
     """Pending reads of last values, and of outcomes of writes to buckets. The next broker is asked again."""
 
@@ -180,7 +185,7 @@ class ValueQuestions:
 
     def next(self) -> AskValues | AskOutcome | None:
         """Return the message to send to the current broker, if there is one."""
-        if not self.unsent:
+        if not self.unsent or len(self._sent) >= VALUES_AT_ONCE:
             return None
         asked = self.unsent.popleft()
         self._sent[asked.id] = asked
@@ -419,9 +424,13 @@ class Questions:
             AudienceTold: lambda message, now_us, out: audience.told(message, out),
             PositionTold: lambda message, now_us, out: positions.told(message, out),
             LogChanged: lambda message, now_us, out: changes.told(message, out),
-            ValuesTold: lambda message, now_us, out: values.told(message, out),
-            OutcomeTold: lambda message, now_us, out: values.told(message, out),
+            ValuesTold: self._values_told,
+            OutcomeTold: self._values_told,
         }
+
+    def _values_told(self, message: ValuesTold | OutcomeTold, now_us: int, out: list[Effect]) -> None:
+        self._values.told(message, out)
+        self.unsent = self.unsent or bool(self._values.unsent)
 
     def release(self) -> None:
         """Break the reference cycles of this object, which is not used any more, so that it is freed at once."""

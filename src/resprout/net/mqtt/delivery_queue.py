@@ -23,8 +23,9 @@ class DeliveryQueue:
     __slots__ = ("_given", "_waiting")
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[DurableSource | None, deque[Message]]] = deque()
-        """Deliveries that were not passed to the machine yet."""
+        self._waiting: deque[tuple[DurableSource | None, deque[Message]]] | None = None
+        """Deliveries that were not passed to the machine yet; None before the first one, because a deque takes 760
+        bytes."""
         self._given: list[_Given] = []
         """Messages that were passed to the machine and are not done, in order."""
 
@@ -33,10 +34,13 @@ class DeliveryQueue:
         return bool(self._waiting)
 
     def put(self, source: DurableSource | None, messages: Sequence[Message]) -> None:
+        if self._waiting is None:
+            self._waiting = deque()
         self._waiting.append((source, deque(messages)))
 
     def take(self) -> tuple[DurableSource | None, Message]:
         """Return the next message, to pass it to the machine, and its durable subscription."""
+        assert self._waiting, "there is one"
         source, messages = self._waiting[0]
         message = messages.popleft()
         if not messages:

@@ -142,10 +142,11 @@ class SessionOpening:
         if not data:  # a will of an earlier connection, which the client now takes back
             session.forget(note)
             return None
-        if clean_start or note.identity != (session.who.identity or ""):
+        is_same = note.identity == (session.who.identity or "")
+        if clean_start or not is_same:
             ends = [session.end_elsewhere(topic_filter) for topic_filter in note.done]
             await asyncio.gather(*ends)
-            session.forget(note)
+            session.forget(note, has_will=is_same)
             return None
         state = SessionState.load(data, session.client_id, session.name)
         for packet_id in known.received:

@@ -230,9 +230,12 @@ class TreeSession:
             if (source := self._sources.get(topic_filter)) is not None:
                 source.done.update({mark.origin: mark.seq for mark in note.done.get(topic_filter, ())})
 
-    def forget(self, note: SessionNote) -> None:
-        """End a session of another broker that has the same name."""
+    def forget(self, note: SessionNote, has_will: bool = False) -> None:
+        """End a session of another broker that has the same name. With `has_will`, publish its will if that is delayed.
+        The other broker has published a will without a delay when the client moved."""
         self._notes.follow(note)
+        if has_will and note.will_delay and (will := unpacked_will(note.will)) is not None:
+            self.publish_will(will)
         self._notes.write_end(bool(note.data))
         self.client.flush()
 

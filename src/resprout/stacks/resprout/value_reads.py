@@ -19,8 +19,8 @@ from resprout.stacks.resprout.life import BrokerLife
 
 ASKED_MAX: Final = 1_024
 """Questions of one client that wait."""
-ASKED_OF_PARTY_MAX: Final = 4 * ASKED_MAX
-"""The same of all clients of one identity."""
+ASKED_OF_PARTY_MAX: Final = 32 * ASKED_MAX
+"""The same of all clients of one identity: as many as 1,024 clients with 16 writes under way have, twice."""
 ANSWERS_OF_PARTY: Final = 8
 """Answers of one party that are made and wait for what was logged before."""
 LOOK_NS: Final = 700

@@ -26,6 +26,7 @@ from resprout.core.bundle import Bundle, split, unpack_attributes, unpack_payloa
 from resprout.core.contract import Send
 from resprout.core.errors import PeerError, UsageError
 from resprout.core.guarantee import Guarantee
+from resprout.core.limits import TOPIC_BYTES
 from resprout.core.message import Message
 from resprout.core.seen import Seen
 from resprout.edge.broker.ports import HeldBundle, ValueOwners
@@ -240,6 +241,8 @@ class ValueDesk:
             parse_predicate(message.filter)
         except UsageError as error:
             raise PeerError(str(error)) from None
+        if len(message.after) > TOPIC_BYTES:
+            raise PeerError(f"{session.name} asks for last values behind what is no topic")
         self.reads.count(session)
         self._when_current(session, lambda: self.reads.ask(session, message))
 
