@@ -14,7 +14,7 @@ from benchmarks.measure import Measure
 NAMES = (
     "wire", "links", "filters", "sim", "audit", "net", "persist", "durable", "repair", "seed000", "totals", "spark",
     "spark_io", "explain", "live", "growth", "gossip", "headers", "steps", "total_rates", "guarded", "windows", "slow",
-    "checks", "mqtt", "degrees", "logs",
+    "checks", "mqtt", "degrees", "root_order", "logs",
 )  # fmt: skip
 
 PIPE_COLUMNS = 160

@@ -12,8 +12,10 @@ from resprout.core.message_fields import Mark
 from resprout.links.frames import Data
 from resprout.order.messages import (
     TOTAL_MESSAGES,
+    AlreadyOrdered,
     Closed,
     Lock,
+    OrderedTotal,
     Submit,
     TotalCopy,
     tseq_of,
@@ -93,7 +95,8 @@ def test_everything_about_totals_has_a_form_on_the_wire() -> None:
     codec = Codec((Data,), TOTAL_MESSAGES)
     bundle = total("c", ("x", "y"))
     messages = (
-        Submit(bundle), Lock(1, 2, bundle), Closed("c", 1, 1, 7), TotalCopy(1, 2, bundle.stamped(9)),
+        Submit(bundle), Lock(1, 2, bundle), OrderedTotal(1, 2, bundle.stamped(9), 1), AlreadyOrdered("c", 1, 1, 9),
+        Closed("c", 1, 1, 7), TotalCopy(1, 2, bundle.stamped(9)),
     )  # fmt: skip
     assert {type(message) for message in messages} == set(TOTAL_MESSAGES)
     frame = Data(1, 0, 0, messages)

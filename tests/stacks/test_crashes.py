@@ -18,13 +18,15 @@ from tests.stacks.test_interleavings import (
 from tests.stacks.tree import Tree
 
 
-def draw_tree(seed: int, faults: int) -> Tree:
+def draw_tree(seed: int, faults: int, root_ordered_after: int = 0) -> Tree:
     """Enough brokers that those who are left can decide."""
     rng = random.Random(f"mortal tree {seed}")
     brokers = [f"b{n}" for n in range(rng.randint(2 * faults + 1, 2 * faults + 5))]
     parents = {name: brokers[rng.randrange(n)] if n else None for n, name in enumerate(brokers)}
     homes = {f"c{n}": rng.choice(brokers) for n in range(rng.randint(2, 5))}
-    options = ResproutOptions(faults_tolerated=faults, log_bytes=rng.choice((4096, 1 << 20)))
+    options = ResproutOptions(
+        faults_tolerated=faults, log_bytes=rng.choice((4096, 1 << 20)), root_ordered_after=root_ordered_after
+    )
     tree = Tree(parents, homes, seed=seed, options=options, window=rng.choice((400, 4_000, 1 << 20)))
     tree.start()
     settle(tree)

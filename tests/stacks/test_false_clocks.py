@@ -18,7 +18,7 @@ from resprout.core.message_fields import STAMP_MAX
 from resprout.edge.messages import Attend, Delivery, Publish, Subscribe, Turned
 from resprout.edge.requests import PublishRequest, SubscribeRequest
 from resprout.order.clock import LEAD
-from resprout.order.messages import TotalCopy
+from resprout.order.messages import AlreadyOrdered, OrderedTotal, TotalCopy
 from resprout.overlay.messages import Life
 from resprout.stacks.resprout import ResproutBroker, ResproutOptions
 from resprout.stacks.resprout.former import Former, KeptRoster, Roster, bundle_record, encode
@@ -33,7 +33,10 @@ IN_TREE = (
     "KnownLock.stamp", "KnownLock.told", "KnownLock.heard", "Welcome.clock", "Attach.clock", "Grant.clock",
     "Item.bundle.stamp",
 )  # fmt: skip
-TAMPERED = (*IN_TREE, "TotalCopy.bundle.stamp", "Republished.bundle.stamp", "Recollected.bundle.stamp")
+TAMPERED = (
+    *IN_TREE, "TotalCopy.bundle.stamp", "OrderedTotal.bundle.stamp", "AlreadyOrdered.stamp", "Republished.bundle.stamp",
+    "Recollected.bundle.stamp",
+)  # fmt: skip
 """All stamps that brokers tell each other."""
 
 
@@ -180,6 +183,27 @@ def test_a_copy_of_a_total_is_kept_with_a_stamp_of_this_broker() -> None:
     (entry,) = broker.parts.log.entries.values()
     assert entry.stamp < 100 and broker.parts.clock.now < 100
     assert broker.status().refused == {"it passed on a stamp that no clock can have reached": 1}
+
+
+def test_a_total_that_the_root_publishes_is_delivered_with_a_stamp_of_this_broker() -> None:
+    tree = busy_star()
+    total = bundle(publisher="x", guarantee=Guarantee.TOTAL, stamp=FALSE)
+    tree.forge("b0", "b1", OrderedTotal(0, 900, total, 1))
+    tree.run()
+    assert max(clocks(tree)) < 1_000_000 and cut_off(tree) == []
+    check_the_others_go_on(tree)
+
+
+def test_the_clock_of_a_parent_that_knows_a_total_is_limited_like_any_other() -> None:
+    tree = busy_star()
+    totals = tree.brokers["b1"].parts.totals
+    total = bundle(publisher="x", guarantee=Guarantee.TOTAL)
+    totals.submissions.keep(("x", 1, 1), total)
+    tree.forge("b0", "b1", AlreadyOrdered("x", 1, 1, FALSE))
+    tree.run()
+    assert totals.pending == 0, "it has heard it"
+    assert max(clocks(tree)) < 1_000_000 and cut_off(tree) == []
+    check_the_others_go_on(tree)
 
 
 # -- a journal ---------------------------------------------------------------------------------------------------------

@@ -36,7 +36,11 @@ def draw_tree(seed: int, **extra: int) -> Tree:
     brokers = [f"b{i}" for i in range(rng.randint(1, 7))]
     parents = {name: brokers[rng.randrange(i)] if i else None for i, name in enumerate(brokers)}
     homes = {f"c{i}": rng.choice(brokers) for i in range(rng.randint(1, 5))}
-    options = ResproutOptions(faults_tolerated=rng.randint(0, 3), log_bytes=extra.get("log_bytes", 1 << 20))
+    options = ResproutOptions(
+        faults_tolerated=rng.randint(0, 3) if "faults" not in extra else extra["faults"],
+        log_bytes=extra.get("log_bytes", 1 << 20),
+        root_ordered_after=extra.get("root_ordered_after", 0),
+    )
     tree = Tree(
         parents, homes, seed=seed, options=options, window=extra.get("window", rng.choice((200, 2_000, 1 << 20)))
     )

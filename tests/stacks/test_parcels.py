@@ -15,7 +15,7 @@ from resprout.core.message_fields import Mark
 from resprout.core.seen import Seen
 from resprout.filters.predicate import parse_predicate
 from resprout.links.frames import Data
-from resprout.order.messages import KnownLock
+from resprout.order.messages import KnownLock, RootOrderedTopic
 from resprout.overlay.messages import Configuration, Life, Place
 from resprout.overlay.view import MembershipView
 from resprout.stacks.resprout import RESPROUT
@@ -86,11 +86,13 @@ def test_rows_come_out_as_they_were_packed(count: int) -> None:
     predicates = [parse_predicate(f"t/{number}", "x > 1" if number % 2 else None) for number in range(count)]
     asks = [(number, predicate, number % 3 == 0) for number, predicate in enumerate(predicates)]
     locks = [KnownLock(0, number, total()) for number in range(count)]
-    parcel = unpacked(*shared_rows(view, seen, asks, locks, some))
+    topics = [RootOrderedTopic(f"t/{number}", number % 2 == 0) for number in range(count)]
+    parcel = unpacked(*shared_rows(view, seen, asks, locks, some, topics))
     assert parcel.places == list(view.places.values())
     assert parcel.tombstones == [Life(f"d{number}", number) for number in range(count)]
     assert parcel.seen == {(f"p{number}", "ordered", 1): number + 1 for number in range(count)}
     assert (parcel.asks, parcel.locks, tuple(parcel.last_totals)) == (asks, locks, some)
+    assert parcel.topics == topics
 
 
 def test_a_parcel_begins_with_its_head_and_ends_with_its_end() -> None:

@@ -99,12 +99,15 @@ from resprout.net.sessions import (
 )
 from resprout.order.messages import (
     Ahead,
+    AlreadyOrdered,
     Closed,
     Forward,
     KnownLock,
     Levels,
     Lock,
+    OrderedTotal,
     Republished,
+    RootOrderedTopic,
     Submit,
     TotalCopy,
 )
@@ -279,10 +282,12 @@ CONVERSATION: dict[str, Any] = {
     ),
     "totals": data(
         Submit(TOTAL), Submit(TOTAL, True), Lock(0, 1, TOTAL), Lock(0, 1, TOTAL, True), Closed("c0", 1, 5, 70),
+        Lock(0, 1, TOTAL, False, True), OrderedTotal(0, 1, TOTAL, 1), OrderedTotal(0, 1, TOTAL, 2, True),
+        AlreadyOrdered("c0", 1, 5, 70),
         TotalLevels((TotalLevel("c0", 1, 5, 1, 2, True),)),
     ),
     "totals over a repair": data(
-        TotalCopy(0, 1, TOTAL, True),
+        TotalCopy(0, 1, TOTAL, True), TotalCopy(0, 1, TOTAL, False, True),
     ),
     "signs of life and suspicions": data(
         Ping(1_000_000, 4), Pong(1_000_000, True), Pong(1, False, LIST), Probe(1), Probed(1), Fenced(3),
@@ -306,6 +311,7 @@ CONVERSATION: dict[str, Any] = {
             AskedInterest(1, "bank/+", None, True), ServedInterest("#", "amount > 100"), KnownPlace(PLACE),
             Tombstone(DEAD[0]), Listener("c0", False), Listener("c1", True), KnownClient(Life("c0", 3)),
             KnownLock(0, 1, TOTAL), KnownLock(0, 1, TOTAL, -1, 7, 300), KnownLock(0, 1, TOTAL, active=True),
+            KnownLock(0, 1, TOTAL, 70, is_scoped=True, root_ordered=True), RootOrderedTopic("data/1", True),
             LastTotal(MARK), KnownDurable(STATE), VALUE, OUTCOME, ValuesReached(41),
         )),
         ParcelEnd(),

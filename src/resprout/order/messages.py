@@ -1,8 +1,8 @@
 """Messages between brokers about their logs and about totals, and the timers of reports.
 
-Tags 64..70 and 79 of the wire, and row 10 of parcels, belong to this file. What is said of totals is said of every
-publication that is carried as one, whatever its own guarantee. A total is named by its bundle's publisher, incarnation
-and first number: bundles are atomic, so that is enough. Numbers that may be missing are -1 then.
+Tags 64..72 and 79 of the wire, and rows 10 and 16 of parcels, belong to this file. What is said of totals is said of
+every publication that is carried as one, whatever its own guarantee. A total is named by its bundle's publisher,
+incarnation and first number: bundles are atomic, so that is enough. Numbers that may be missing are -1 then.
 
 The timers stand here and not with the reports, because structures are not compiled and reports are.
 """
@@ -158,6 +158,28 @@ class Lock(PlacedMessage, frozen=True, tag=69):
 
     prompt: bool = False
     """As in `Submit`."""
+    root_ordered: bool = False
+    """Whether its topics are root-ordered from now on (`order.totals.root_order`)."""
+
+
+class OrderedTotal(PlacedMessage, frozen=True, tag=71):
+    """A total that the root has delivered, with its final stamp: deliver it, and pass it on to whoever wants it."""
+
+    hops: Hops
+    """Links between brokers that it has crossed from the root, this one included."""
+    prompt: bool = False
+    """As in `Submit`."""
+
+
+class AlreadyOrdered(NeighbourMessage, frozen=True, tag=72):
+    """Answers a `Submit`: that total was ordered before, and the sender has delivered it. It is not told where nobody
+    reads it."""
+
+    publisher: str
+    incarnation: BoundedNumber
+    first: BoundedNumber
+    stamp: BrokerStamp
+    """The clock of the sender."""
 
 
 class Closed(NeighbourMessage, frozen=True, tag=70):
@@ -185,6 +207,18 @@ class KnownLock(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=10):
     """In an `Attach`: the stamp of the `Closed` that the dead broker had sent to the member."""
     active: bool = False
     """In a `Welcome`: whether it is active at the parent, and therefore at the newcomer."""
+    is_scoped: bool = False
+    """Whether the root has published it (`OrderedTotal`), so that not all brokers know it."""
+    root_ordered: bool = False
+    """As in `Lock`."""
+
+
+class RootOrderedTopic(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=16):
+    """A row of a parcel: a topic all of whose ordered publications with keys go to the root."""
+
+    topic: str
+    is_settled: bool
+    """Whether all brokers know that."""
 
 
 class TotalCopy(PlacedMessage, frozen=True, tag=79):
@@ -193,9 +227,11 @@ class TotalCopy(PlacedMessage, frozen=True, tag=79):
 
     prompt: bool = False
     """As in `Submit`."""
+    is_scoped: bool = False
+    """As in `KnownLock`."""
 
 
-TOTAL_MESSAGES = (Submit, Lock, Closed, TotalCopy)
+TOTAL_MESSAGES = (Submit, Lock, OrderedTotal, AlreadyOrdered, Closed, TotalCopy)
 
 
 def check_locks(locks: Iterable[PlacedMessage | KnownLock]) -> None:

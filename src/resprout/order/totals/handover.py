@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 from resprout.core.bundle import Bundle
 from resprout.core.message_fields import Mark, Marks
-from resprout.order.messages import KnownLock, TotalId, TotalPlace, check_locks, id_of
+from resprout.order.messages import KnownLock, RootOrderedTopic, TotalId, TotalPlace, check_locks, id_of
 from resprout.order.totals.pending import LastPlaces, LockRecord
 from resprout.order.totals.totals import Totals, TotalsState
 
@@ -81,6 +81,11 @@ class Handover:
         """Likewise, the stamp of the `Closed` that came over the dead link."""
         self._new: Collection[str] = ()
         """The neighbours on the new links."""
+        self._asked: dict[TotalId, tuple[str, ...]] = {}
+        """During a repair, totals that the root has published and that waited here for their places: the neighbours
+        that have submitted them."""
+        self._latest: TotalPlace = (-1, 0)
+        """The highest place of all totals that were taken here before the repair."""
 
     # -- a member reports, the coordinator merges ----------------------------------------------------------------------
 
@@ -89,16 +94,24 @@ class Handover:
         brokers."""
         return tuple(self._report(record, dead) for record in self._totals.locks.records.values())
 
+    def topics(self) -> tuple[RootOrderedTopic, ...]:
+        """Return the root-ordered topics, which every Attach, Grant and Welcome carries."""
+        return self._totals.published.topics.rows()
+
+    def take_topics(self, topics: Iterable[RootOrderedTopic]) -> None:
+        """Take over root-ordered topics that another broker knows, before anything else of its parcel."""
+        self._totals.published.topics.take(topics)
+
     def last(self) -> Marks:
         """Return the last ordered total of each publisher, which every Attach, Grant and Welcome carries."""
         return self._totals.submissions.last.marks()
 
     def _report(self, record: LockRecord, dead: Collection[str]) -> KnownLock:
-        if record.stamp is not None:
-            return KnownLock(*record.place, record.bundle, record.stamp)
+        if _is_final(record):
+            return _delivered(record)
         names = [name for name in self._totals.position.neighbours if name in dead]
         told, heard = _if_all(record.told, names), _if_all(record.heard, names)
-        return KnownLock(*record.place, record.bundle, told=told, heard=heard)
+        return KnownLock(*record.place, record.bundle, told=told, heard=heard, root_ordered=record.root_ordered)
 
     def merge(self, reports: Mapping[str, MemberLocks], pieces: Sequence[Piece]) -> MergedLocks:
         """Merge the locks of all members with those of this broker, the coordinator. Called before anything changes
@@ -116,15 +129,23 @@ class Handover:
         totals = self._totals
         if locks:
             check_locks(locks)
-            unknown = [lock.bundle.cost for lock in locks if not totals.is_ordered(lock.bundle)]
+            new_here = (lock for lock in locks if not lock.is_scoped and not totals.is_ordered(lock.bundle))
+            unknown = [lock.bundle.cost for lock in new_here]
             totals.backlog.check_room(len(unknown), sum(unknown))
         totals.move_to(TotalsState.INSTALLING)
         self._new = new
         others = self._others()
+        self._asked = {}
+        self._latest = totals.latest
         for lock in locks:
-            totals.add_lock((lock.epoch, lock.number), lock.bundle, others)
+            id = id_of(lock.bundle)
+            if not lock.is_scoped:
+                totals.add_lock((lock.epoch, lock.number), lock.bundle, others, root_ordered=lock.root_ordered)
+            elif id in totals.submissions.waiting:
+                self._asked[id] = totals.submissions.sources(id)
         if last:
-            totals.submissions.note_ordered(last)
+            dropped = totals.submissions.note_ordered(last)
+            totals.published.tell_overtaken([one for one in dropped if id_of(one[0]) not in self._asked])
         self._told, self._heard = {}, {}
         for record in totals.locks.undelivered.values():
             _take_out(record.told, dead, self._told, record.id)
@@ -133,6 +154,27 @@ class Handover:
     def _others(self) -> list[str]:
         return [name for name, is_open in self._totals.position.neighbours.items() if is_open and name not in self._new]
 
+    def may_be_missed(self, lock: KnownLock) -> bool:
+        """Whether the dead may have died before they passed on this total, which the root has published. They had
+        passed it over if a later one had come: totals come in the order of their places."""
+        return (lock.epoch, lock.number) > self._latest
+
+    def was_waiting(self, bundle: Bundle) -> bool:
+        """Whether a total that the root has published waited here for its place when the repair began."""
+        return id_of(bundle) in self._asked
+
+    def take_missed(self, lock: KnownLock, hops: int) -> None:
+        """Deliver a total that the root has published, which the dead had not passed on. Called at its place in the
+        pool."""
+        asked = self._asked.pop(id_of(lock.bundle), ())
+        self._totals.published.take_missed((lock.epoch, lock.number), lock.bundle, asked, hops)
+
+    def tell_known(self, bundle: Bundle) -> None:
+        """Tell whoever has submitted a total that it was ordered, if it waited here and is not delivered here."""
+        asked = self._asked.pop(id_of(bundle), None)
+        if asked is not None:
+            self._totals.published.tell_overtaken([(bundle, asked)])
+
     def deliver_at(self, bundle: Bundle) -> None:
         """Deliver a total with the stamp that its bundle carries, because some broker has delivered it so; do nothing
         if this one has, too. Called at its place in the pool, after everything that is before it."""
@@ -140,7 +182,7 @@ class Handover:
         record = totals.locks.undelivered.get(id_of(bundle))
         if record is None:
             return
-        for name in self._others():
+        for name in self._others() if record.publication is None else ():
             if name not in record.told:
                 totals.tell_closed(record, name, bundle.stamp - 1)
         totals.deliver_with_stamp(record, bundle.stamp)
@@ -178,7 +220,7 @@ class Handover:
 def merge(
     own: Mapping[TotalId, LockRecord], own_last: Marks, reports: Mapping[str, MemberLocks], pieces: Sequence[Piece]
 ) -> MergedLocks:
-    known = {id: KnownLock(*r.place, r.bundle, -1 if r.stamp is None else r.stamp) for id, r in own.items()}
+    known = {id: _delivered(record) if _is_final(record) else _locked(record) for id, record in own.items()}
     heard = {id: dict(record.heard) for id, record in own.items()}
     told: dict[TotalId, dict[str, int]] = {}
     last = LastPlaces()
@@ -203,7 +245,25 @@ def _fuller(known: KnownLock | None, lock: KnownLock) -> KnownLock:
     if known is not None and (known.stamp >= 0 or lock.stamp < 0):
         return known
     place: TotalPlace = (lock.epoch, lock.number) if known is None else (known.epoch, known.number)
-    return KnownLock(*place, lock.bundle, lock.stamp)
+    return KnownLock(
+        *place, lock.bundle, lock.stamp, is_scoped=lock.is_scoped, root_ordered=lock.root_ordered
+    )  # fmt: skip
+
+
+def _is_final(record: LockRecord) -> bool:
+    """Whether somebody has delivered the total: this broker, or the root that has published it."""
+    return record.stamp is not None or record.publication is not None
+
+
+def _delivered(record: LockRecord) -> KnownLock:
+    return KnownLock(
+        *record.place, record.bundle, record.bundle.stamp, is_scoped=record.publication is not None,
+        root_ordered=record.root_ordered,
+    )  # fmt: skip
+
+
+def _locked(record: LockRecord) -> KnownLock:
+    return KnownLock(*record.place, record.bundle, root_ordered=record.root_ordered)
 
 
 def _said(heard: Mapping[str, int], pieces: Iterable[Piece]) -> Said:
@@ -225,7 +285,11 @@ def _take_out(said: dict[str, int], dead: Collection[str], kept: dict[TotalId, i
 
 def newcomer_locks(totals: Totals) -> tuple[KnownLock, ...]:
     """At the parent: what a Welcome carries, besides `Handover.last`. In the same step as `joined`."""
-    return tuple(KnownLock(*record.place, record.bundle, active=record.active) for record in totals.locks.in_line())
+    return tuple(
+        KnownLock(*record.place, record.bundle, active=record.active, root_ordered=record.root_ordered)
+        for record in totals.locks.in_line()
+        if record.publication is None  # it has the wish of the newcomer when it is delivered
+    )
 
 
 def joined(totals: Totals, name: str) -> None:
@@ -241,10 +305,10 @@ def accept_welcome(totals: Totals, locks: Sequence[KnownLock], last: Iterable[Ma
     check_locks(locks)
     totals.backlog.check_room(len(locks), sum(lock.bundle.cost for lock in locks))
     for lock in locks:
-        record = totals.add_lock((lock.epoch, lock.number), lock.bundle, [])
+        record = totals.add_lock((lock.epoch, lock.number), lock.bundle, [], root_ordered=lock.root_ordered)
         if record is not None and lock.active:
             totals.locks.activate(record, 0)
             record.told[parent] = 0
-    totals.submissions.note_ordered(last)
+    totals.published.tell_overtaken(totals.submissions.note_ordered(last))
     totals.resubmit()
     totals.progress()

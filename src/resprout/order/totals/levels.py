@@ -82,6 +82,8 @@ class TotalAcks:
         delivered here yet: only neighbours that have reported it already."""
         self._told: dict[TotalId, dict[str, Said]] = {}
         """By total and neighbour: what the neighbour was told."""
+        self._scopes: dict[TotalId, dict[str, None]] = {}
+        """By total that not all neighbours know: those that do."""
         self._touched: dict[TotalId, None] = {}
         """Totals that have changed since the last reports."""
         self._looked_at: list[TotalId] = []
@@ -95,10 +97,13 @@ class TotalAcks:
     def entry(self, id: TotalId) -> Entry | None:
         return self.entries.get(id)
 
-    def add(self, entry: Entry, neighbours: Iterable[str]) -> None:
-        """Add a total that was delivered here. Each of these neighbours has to report it, as the log counts."""
+    def add(self, entry: Entry, neighbours: Collection[str], is_scoped: bool = False) -> None:
+        """Add a total that was delivered here. Each of these neighbours has to report it, as the log counts.
+        `is_scoped`: no other neighbour is told anything of it."""
         id = (entry.publisher, entry.incarnation, entry.first)
         self.entries[id] = entry
+        if is_scoped:
+            self._scopes[id] = dict.fromkeys(neighbours)
         early = self.heard.pop(id, {})
         self.heard[id] = dict.fromkeys(neighbours, _NOTHING)
         self._told[id] = {}
@@ -111,6 +116,8 @@ class TotalAcks:
         everything again."""
         id = (entry.publisher, entry.incarnation, entry.first)
         self._told[id].pop(name, None)
+        if id in self._scopes:
+            self._scopes[id][name] = None
         self.touch(entry)
         if name not in self.heard[id]:
             self.heard[id][name] = _NOTHING
@@ -178,7 +185,14 @@ class TotalAcks:
             for start in range(0, len(news), REPORTED_MAX):
                 yield name, TotalLevels(tuple(news[start : start + REPORTED_MAX]))
 
+    def report_one(self, entry: Entry, name: str) -> TotalLevels | None:
+        """Return what is to be reported to a neighbour about one total now, which the caller must send."""
+        news = self._news(name, (entry.publisher, entry.incarnation, entry.first), False)
+        return TotalLevels((news,)) if news is not None else None
+
     def _news(self, name: str, id: TotalId, only_done: bool) -> TotalLevel | None:
+        if (scope := self._scopes.get(id)) is not None and name not in scope:
+            return None
         told = self._told[id].get(name)
         if told is not None and told[2] and self._done_is_all:
             return None
@@ -200,11 +214,12 @@ class TotalAcks:
             for id in self._looked_at
             if (entry := self.entries[id]).bundle is None
             and entry.undone == 0
-            and all(self._is_final(id, name) for name in neighbours)
+            and all(self._is_final(id, name) for name in self._scopes.get(id, neighbours))
         ]
         for id in through:
             self._recently_acked.note(self.entries.pop(id))
             del self.heard[id], self._told[id]
+            self._scopes.pop(id, None)
             self._touched.pop(id, None)
         self._looked_at = []
         return through
@@ -220,6 +235,10 @@ class TotalAcks:
         settles the entries later."""
         self.touch_all()
         gone = list(dead)
+        for scope in self._scopes.values():
+            for name in gone:
+                scope.pop(name, None)
+            scope.update(dict.fromkeys(new))
         for id, heard in self.heard.items():
             entry = self.entries.get(id)
             for name in gone:

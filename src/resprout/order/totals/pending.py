@@ -25,7 +25,7 @@ pair, and neither does a publication that is only carried as a total (`totals`).
 import contextlib
 from collections import deque
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from resprout.core.bundle import Bundle, Pair, pairs_of, split
 from resprout.core.errors import PeerError, WireError
@@ -146,52 +146,75 @@ class LastPlaces:
         return self._reached.get(publisher) or self._old.get(publisher, (0, 0))
 
 
+Dropped = tuple[Bundle, tuple[str, ...]]
+"""A total that waited for its place and was ordered elsewhere, and the neighbours that had submitted it."""
+
+
 class Submissions:
     """Totals that were submitted and have no place yet, and the last total of each publisher that has one."""
 
-    __slots__ = ("_backlog", "last", "waiting")
+    __slots__ = ("_backlog", "_sources", "last", "waiting")
 
     def __init__(self, backlog: Backlog) -> None:
         self._backlog = backlog
         self.last = LastPlaces()
         self.waiting: dict[TotalId, Bundle] = {}
         """Totals without a place, in the order in which they were submitted."""
+        self._sources: dict[TotalId, dict[str, None]] = {}
+        """By total without a place: the neighbours that have submitted it."""
 
-    def keep(self, id: TotalId, bundle: Bundle) -> None:
+    def keep(self, id: TotalId, bundle: Bundle, source: str | None = None) -> None:
+        """`source`: the neighbour that submits it; None for a local client."""
         known = self.waiting.get(id)
         if known is None or known.last <= bundle.last:
             self.waiting[id] = bundle
+        if source is not None:
+            self._sources.setdefault(id, {})[source] = None
         self._backlog.add(id, bundle)
 
-    def locked(self, id: TotalId, bundle: Bundle) -> None:
-        """Note that a total has its place; it stays in the backlog until it is delivered."""
+    def sources(self, id: TotalId) -> tuple[str, ...]:
+        """Return the neighbours that have submitted a total that waits."""
+        return tuple(self._sources.get(id, ()))
+
+    def locked(self, id: TotalId, bundle: Bundle) -> list[Dropped]:
+        """Note that a total has its place; it stays in the backlog until it is delivered. Returns what `note_ordered`
+        does."""
         waiting = self.waiting.get(id)
         if waiting is not None and waiting.last == bundle.last:
             del self.waiting[id]
-        self.note_ordered((Mark(bundle.publisher, bundle.stream, bundle.incarnation, bundle.last),))
+            self._sources.pop(id, None)
+        dropped = self.note_ordered((Mark(bundle.publisher, bundle.stream, bundle.incarnation, bundle.last),))
         self._backlog.add(id, bundle)
+        return dropped
 
     def drop(self, id: TotalId) -> None:
         if self.waiting.pop(id, None) is not None:
             self._backlog.remove(id)
+        self._sources.pop(id, None)
 
-    def note_ordered(self, marks: Iterable[Mark]) -> None:
-        """Note the last ordered total of these publishers. Drop waiting totals that are not newer: they have a place,
-        or a newer life of their publisher has overtaken them. Of a bundle that was ordered in part, the rest waits."""
+    def note_ordered(self, marks: Iterable[Mark]) -> list[Dropped]:
+        """Note the last ordered total of these publishers. Drop waiting totals that are not newer, and return them with
+        the neighbours that have submitted them: they have a place, or a newer life of their publisher has overtaken
+        them. Of a bundle that was ordered in part, the rest waits."""
+        dropped: list[Dropped] = []
         for mark in marks:
             self.last.note(mark)
             for id in [id_of(bundle) for bundle in self._backlog.of(mark.publisher)]:
                 if id in self.waiting and not self.last.is_newer(id):
                     rest = self.last.rest(self.waiting[id])
                     if rest is self.waiting[id]:
+                        dropped.append((rest, self.sources(id)))
                         self.drop(id)
                     else:
                         self._replace(id, rest)
+        return dropped
 
     def _replace(self, id: TotalId, rest: Bundle) -> None:
         """Replace a waiting bundle by its rest, in the same place: `resubmit` goes by this order."""
         waiting, self.waiting = self.waiting, {}
         self._backlog.remove(id)
+        if (sources := self._sources.pop(id, None)) is not None:
+            self._sources[id_of(rest)] = sources
         for each, bundle in waiting.items():
             if each == id:
                 self.keep(id_of(rest), rest)
@@ -199,10 +222,24 @@ class Submissions:
                 self.keep(each, bundle)
 
 
+class RootPublication(NamedTuple):
+    """How a total came that the root has published."""
+
+    hops: int
+    """Links between brokers that it has crossed."""
+    source: str | None
+    """The neighbour that sent it; None at the root, and in a repair."""
+    asked: tuple[str, ...]
+    """Neighbours that have submitted it, so that they are told whether they want it or not."""
+
+
 class LockRecord:
     """One total with a place, and how far it is from its delivery."""
 
-    __slots__ = ("active", "bundle", "floor", "heard", "id", "is_repeat", "pairs", "place", "prompt", "stamp", "told")
+    __slots__ = (
+        "active", "bundle", "floor", "heard", "id", "is_repeat", "may_be_scoped", "pairs", "place", "prompt",
+        "publication", "root_ordered", "stamp", "told",
+    )  # fmt: skip
 
     def __init__(self, place: TotalPlace, bundle: Bundle, prompt: bool = False, is_repeat: bool = False) -> None:
         self.id = id_of(bundle)
@@ -227,6 +264,12 @@ class LockRecord:
         """This broker's clock when it became active: everything that was published here before has a lower stamp."""
         self.stamp: int | None = None
         """Its final stamp, the same at every broker; None until it is delivered here."""
+        self.root_ordered = False
+        """Whether its topics are root-ordered with it (`order.totals.root_order`)."""
+        self.publication: RootPublication | None = None
+        """How it came, if the root has published it: nobody closes it, and its bundle has the final stamp."""
+        self.may_be_scoped = False
+        """At the root: whether it is closed only because others were being closed when it came."""
 
 
 class LockTable:
@@ -245,7 +288,9 @@ class LockTable:
         """By pair that is closed: how many active totals name it."""
 
     def add(self, record: LockRecord) -> None:
-        self.records[record.id] = self.undelivered[record.id] = self._idle[record.id] = record
+        self.records[record.id] = self.undelivered[record.id] = record
+        if record.publication is None:
+            self._idle[record.id] = record
         line = self._line
         place = len(line)
         while place and line[place - 1].place > record.place:  # none: locks come in order, but peers may lie

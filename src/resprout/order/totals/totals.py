@@ -47,7 +47,16 @@ from resprout.order.messages import (
     id_of,
     tseq_of,
 )
-from resprout.order.totals.pending import UNORDERED_TOTALS, Backlog, LockRecord, LockTable, Submissions
+from resprout.order.totals.pending import (
+    UNORDERED_TOTALS,
+    Backlog,
+    LockRecord,
+    LockTable,
+    RootPublication,
+    Submissions,
+)
+from resprout.order.totals.published import PublishedTotals
+from resprout.order.totals.root_order import RootOrderedTopics
 
 
 class TreePosition(Protocol):
@@ -115,7 +124,12 @@ class Totals:
         say: Callable[[str, ProtocolMessage], None],
         deliver: Callable[[Bundle, int, bool, bool], None],
         is_seen: Callable[[Bundle], bool],
+        topics: RootOrderedTopics | None = None,
+        publish: Callable[[LockRecord, RootPublication], None] = lambda record, publication: None,
+        known: Callable[[Bundle], None] = lambda bundle: None,
     ) -> None:
+        """`publish` is called in place of `deliver` for a total that the root has published (`PublishedTotals`), and
+        `known` for one that waited here and is not told here."""
         self.position = position
         self.clock = clock
         self.say = say
@@ -124,7 +138,7 @@ class Totals:
         self.submissions = Submissions(self.backlog)
         self.state = TotalsState.RUNNING
         self._deliver = deliver
-        self._is_seen = is_seen
+        self.is_seen = is_seen
         self._number = 0
         """At the root: the last number that it gave in this epoch."""
         self._latest: TotalPlace = (-1, 0)
@@ -132,11 +146,22 @@ class Totals:
         neighbour could forge them."""
         self._working = False
         """Whether `_work` runs; it may be called again from inside."""
+        self.published = PublishedTotals(self, topics if topics is not None else RootOrderedTopics(), publish, known)
         self._to_advance: dict[TotalId, LockRecord] = {}
         """Totals to look at in `_work`: one of their sides was closed, or they are the next to deliver."""
 
     def move_to(self, state: TotalsState) -> None:
         self.state = transition(TOTALS_STATES, self.state, state)
+
+    @property
+    def latest(self) -> TotalPlace:
+        """The highest place of all totals that were taken here."""
+        return self._latest
+
+    @property
+    def is_installing(self) -> bool:
+        """Whether a repair is being installed."""
+        return self.state is TotalsState.INSTALLING
 
     # -- what the broker asks ------------------------------------------------------------------------------------------
 
@@ -155,7 +180,7 @@ class Totals:
     def is_gated(self, bundle: Bundle) -> bool:
         """Whether an active total names one of its keys. Published plainly, brokers might deliver the bundle on
         different sides of that total."""
-        return self.locks.is_gated(bundle)
+        return self.locks.is_gated(bundle) or self.published.topics.gates(bundle)
 
     def own(self, publisher: str) -> Bundle | None:
         """Return the first total of this publisher that is under way, if any: what it publishes now must follow it."""
@@ -186,23 +211,44 @@ class Totals:
 
     # -- submit and lock -----------------------------------------------------------------------------------------------
 
-    def submit(self, bundle: Bundle, prompt: bool = False) -> None:
+    def submit(self, bundle: Bundle, prompt: bool = False, source: str | None = None) -> None:
         """Have a total ordered: give it a place at the root, otherwise submit it to the parent. Submitting it again
         does no harm. Of a bundle that has its place in part, the rest is ordered. `prompt`: its publisher waits for
-        receipts."""
+        receipts. `source`: the neighbour that submits it; None for a local client."""
         bundle = self.submissions.last.rest(self.clock.admit(bundle))
         id = id_of(bundle)
         parent = self.position.parent
-        if self.is_ordered(bundle):
-            self.submissions.drop(id)
+        if self.is_ordered(bundle) and not self.published.must_ask(bundle):
+            self.published.answer(bundle, source)
+        elif parent is None and self.published.topics:
+            self.submissions.keep(id, bundle, source)
+            self.published.order(bundle, prompt)
         elif parent is None:
-            place = (self.position.epoch, self._number + 1)
-            self._number += bundle.count  # each total of a bundle has a place of its own
-            self._lock(place, bundle, None, prompt)
+            self.lock(self.next_place(bundle), bundle, None, prompt, self.published.topics.begins_with(bundle))
         else:
-            self.submissions.keep(id, bundle)
+            self.submissions.keep(id, bundle, source)
             if self.position.neighbours.get(parent):
                 self.say(parent, Submit(bundle, prompt))
+
+    def next_place(self, bundle: Bundle) -> TotalPlace:
+        """At the root: give a total its place."""
+        place = (self.position.epoch, self._number + 1)
+        self._number += bundle.count  # each total of a bundle has a place of its own
+        return place
+
+    def line_up(self, record: LockRecord, publication: RootPublication) -> None:
+        """Record a total that the root has published. It is delivered when it is the first in line."""
+        self.position.epoch = max(self.position.epoch, record.place[0])
+        self._latest = max(self._latest, record.place)
+        record.publication = publication
+        record.may_be_scoped = True
+        self.locks.add(record)
+        self.published.tell_overtaken(self.submissions.locked(record.id, record.bundle))
+
+    def progress_with(self, id: TotalId) -> None:
+        """Look at one total, and go on as far as possible."""
+        self._to_advance[id] = self.locks.undelivered[id]
+        self._work()
 
     def become_root(self, epoch: int) -> None:
         """Start numbering places under an epoch that no root has used before. `resubmit` then orders what waits."""
@@ -212,6 +258,7 @@ class Totals:
 
     def resubmit(self) -> None:
         """Submit again what has no place yet: the path to the root, or the root, has changed."""
+        self.published.held.clear()
         for bundle in list(self.submissions.waiting.values()):
             self.submit(bundle)
 
@@ -221,40 +268,68 @@ class Totals:
         id = id_of(bundle)
         if id in self.locks.records or not self.submissions.last.is_newer(id):
             return True
-        return bundle.guarantee is Guarantee.TOTAL and self._is_seen(bundle)
+        return bundle.guarantee is Guarantee.TOTAL and self.is_seen(bundle)
 
-    def add_lock(self, place: TotalPlace, bundle: Bundle, others: list[str], prompt: bool = False) -> LockRecord | None:
+    def add_lock(
+        self,
+        place: TotalPlace,
+        bundle: Bundle,
+        others: list[str],
+        prompt: bool = False,
+        root_ordered: bool = False,
+        may_be_scoped: bool = False,
+    ) -> LockRecord | None:
         """Take a lock and pass it on to these neighbours; None when it is not new."""
         if self.is_ordered(bundle):
             self.submissions.drop(id_of(bundle))
             return None
-        return self._record_place(place, bundle, others, prompt, False)
+        return self._record_place(place, bundle, others, prompt, False, root_ordered, may_be_scoped)
 
     def _record_place(
-        self, place: TotalPlace, bundle: Bundle, others: list[str], prompt: bool, is_repeat: bool
+        self,
+        place: TotalPlace,
+        bundle: Bundle,
+        others: list[str],
+        prompt: bool,
+        is_repeat: bool,
+        root_ordered: bool,
+        may_be_scoped: bool,
     ) -> LockRecord:
         """Record the place of a total, and pass the lock on to these neighbours."""
         id = id_of(bundle)
         self.position.epoch = max(self.position.epoch, place[0])
         self._latest = max(self._latest, place)
         record = LockRecord(place, bundle, prompt, is_repeat)
+        record.may_be_scoped = may_be_scoped
+        if root_ordered:
+            record.root_ordered = True
+            self.published.topics.begin(bundle)
         self.locks.add(record)
-        self.submissions.locked(id, bundle)
-        message = Lock(*place, bundle, prompt)
+        self.published.tell_overtaken(self.submissions.locked(id, bundle))
+        message = Lock(*place, bundle, prompt, root_ordered)
         for name in others:
             self.say(name, message)
         return record
 
-    def _lock(self, place: TotalPlace, bundle: Bundle, source: str | None, prompt: bool) -> None:
+    def lock(
+        self,
+        place: TotalPlace,
+        bundle: Bundle,
+        source: str | None,
+        prompt: bool,
+        root_ordered: bool = False,
+        may_be_scoped: bool = False,
+    ) -> None:
         """Take a total with its place, which this broker gave as the root (`source` is None) or heard from its parent:
         record it, pass it on, and work on it."""
         others = [name for name, is_open in self.position.neighbours.items() if is_open and name != source]
         if place > self._latest and id_of(bundle) not in self.locks.undelivered:
             # The place is new, so all brokers wait for this one to close it, even if it has seen the bundle before.
-            is_repeat = id_of(bundle) in self.locks.records or self._is_seen(bundle)
-            self._record_place(place, bundle, others, prompt, is_repeat and bundle.guarantee is Guarantee.TOTAL)
+            is_repeat = id_of(bundle) in self.locks.records or self.is_seen(bundle)
+            is_repeat = is_repeat and bundle.guarantee is Guarantee.TOTAL
+            self._record_place(place, bundle, others, prompt, is_repeat, root_ordered, may_be_scoped)
             self._work()
-        elif self.add_lock(place, bundle, others, prompt):
+        elif self.add_lock(place, bundle, others, prompt, root_ordered, may_be_scoped):
             self._work()
 
     def take_submit(self, peer: str, message: Submit) -> None:
@@ -262,20 +337,22 @@ class Totals:
         if peer == self.position.parent:
             raise PeerError("a total is submitted to the parent, not to a child")
         check_total(message.bundle)
-        self._check_room(message.bundle)
+        self.check_room(message.bundle)
         if self.position.neighbours.get(peer):
-            self.submit(message.bundle, message.prompt)
+            self.submit(message.bundle, message.prompt, peer)
 
     def take_lock(self, peer: str, message: Lock) -> None:
         """Take the place of a total from the parent, pass it down, and make the total active."""
         check_locks((message,))
         if peer != self.position.parent:
             raise PeerError("a lock comes from the parent: only the root gives places")
-        self._check_room(message.bundle)
+        self.check_room(message.bundle)
         if self.position.neighbours.get(peer):
-            self._lock((message.epoch, message.number), message.bundle, peer, message.prompt)
+            place = (message.epoch, message.number)
+            self.lock(place, message.bundle, peer, message.prompt, message.root_ordered)
 
-    def _check_room(self, bundle: Bundle) -> None:
+    def check_room(self, bundle: Bundle) -> None:
+        """Raise PeerError if a total that is new here would exceed the hard bounds."""
         if id_of(bundle) not in self.submissions.waiting:
             self.backlog.check_room(1, bundle.cost)
 
@@ -288,11 +365,14 @@ class Totals:
             self._to_advance[record.id] = record
         self._work()
 
-    def keep(self, place: TotalPlace, bundle: Bundle) -> None:
-        """Record a total that others delivered before this broker joined: a repair may have to hand it on."""
+    def keep(self, place: TotalPlace, bundle: Bundle, is_scoped: bool) -> None:
+        """Record a total that others delivered before this broker joined: a repair may have to hand it on. `is_scoped`:
+        the root has published it."""
         self.position.epoch = max(self.position.epoch, place[0])
         self.clock.raise_to(bundle.stamp)
-        self.locks.keep(LockRecord(place, bundle))
+        record = LockRecord(place, bundle)
+        record.publication = RootPublication(0, None, ()) if is_scoped else None
+        self.locks.keep(record)
 
     def forget(self, id: TotalId) -> None:
         """Forget a total that has left the log: no repair can ask for it any more."""
@@ -325,10 +405,16 @@ class Totals:
                 self._advance(self._to_advance.pop(next(iter(self._to_advance))))
         finally:
             self._working = False
+        if self.published.held:
+            self.published.place_held()
 
     def _advance(self, record: LockRecord) -> None:
         """Tell a neighbour Closed as soon as the sides of all other neighbours are closed; deliver the total when all
         sides are closed and no total is before it."""
+        if record.publication is not None:
+            if record.stamp is None and self.locks.first is record:
+                self.deliver_with_stamp(record, record.bundle.stamp)
+            return
         links, heard, floor = self.position.neighbours, record.heard, record.floor
         if not record.active or record.stamp is not None or len(heard) + 1 < len(links):
             return
@@ -358,4 +444,9 @@ class Totals:
         if (following := self.locks.first) is not None:
             self._to_advance[following.id] = following
         self.backlog.remove(record.id)
-        self._deliver(record.bundle, tseq_of(record.place), record.prompt, record.is_repeat)
+        if record.root_ordered:
+            self.published.topics.settle(record.bundle)
+        if record.publication is not None:
+            self.published.publish(record, record.publication)
+        else:
+            self._deliver(record.bundle, tseq_of(record.place), record.prompt, record.is_repeat)

@@ -16,7 +16,7 @@ from resprout.sim.classes.links import slow_links, thin_links
 from resprout.sim.classes.logs import logs
 from resprout.sim.classes.machines import blackout, disks, hung, in_turn, moved_clocks, restarts, rolling
 from resprout.sim.classes.queues import queues
-from resprout.sim.classes.tree import cut_repairs, moves, newcomers, totals
+from resprout.sim.classes.tree import cut_repairs, moves, newcomers, scoped_totals, totals
 from resprout.sim.classes.values import kv, retained
 from resprout.sim.mishaps import with_mishaps
 from resprout.sim.run import Trial
@@ -51,6 +51,7 @@ CLASSES: Final[Mapping[str, Callable[[int], Trial]]] = MappingProxyType(
         "restarts": restarts,
         "retained": retained,
         "rolling": rolling,
+        "scoped-totals": scoped_totals,
         "slow-links": slow_links,
         "spilling": spilling,
         "thin-links": thin_links,

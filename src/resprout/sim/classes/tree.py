@@ -17,6 +17,9 @@ of the trials the root falls, or an inner broker whose children then have anothe
 broker that would lead the repair falls with it or in the middle of it; some only freeze, some come back. In the other
 half any broker falls (`sim.mishaps`). Clients crash and return, too, so that newer lives meet what older ones have
 under way.
+
+`scoped-totals`: the same, where topics become root-ordered (`root_ordered_after`) and mostly few clients subscribe, and
+also with everything else that `sim.mishaps` draws: brokers that join, cuts, partitions, clients that leave.
 """
 
 from random import Random
@@ -24,6 +27,7 @@ from typing import Final
 
 import msgspec
 
+from resprout.filters.predicate import topic_matches
 from resprout.scenario.draw import STACK_OPTIONS, draw_scenario
 from resprout.scenario.model import (
     BrokerSpec,
@@ -32,11 +36,12 @@ from resprout.scenario.model import (
     FaultSpec,
     Mix,
     Scenario,
+    SubscriptionSpec,
     WorkloadSpec,
     random_for,
 )
 from resprout.scenario.topologies import SHAPES, parents_in
-from resprout.sim.mishaps import TIME_LIMIT_US, with_blows
+from resprout.sim.mishaps import TIME_LIMIT_US, with_blows, with_mishaps
 from resprout.sim.run import FaultAtEvent, FaultModel, Trial, formed_us, rehearse
 from resprout.stacks.stack import everything
 
@@ -72,6 +77,9 @@ BROKERS_MIN: Final = 3
 """Fewer have no inner broker, and no majority without one of them."""
 
 _OPTIONS: Final = {**STACK_OPTIONS, "faults_tolerated": (1, 1, 2)}
+_SCOPED_OPTIONS: Final = {**STACK_OPTIONS, "faults_tolerated": (0, 1, 1, 1, 1), "root_ordered_after": (1, 1, 1, 2, 6)}
+FEW_READERS: Final = 0.7
+"""How many of the trials with root-ordered topics have one to three clients with subscriptions."""
 
 
 def newcomers(seed: int) -> Trial:
@@ -232,6 +240,39 @@ def totals(seed: int) -> Trial:
     if rng.random() < 0.5:
         return with_blows(rng, scenario, standing_us)
     return _leaders_fall(rng, scenario, standing_us)
+
+
+def scoped_totals(seed: int) -> Trial:
+    rng = random_for(seed, "scoped-totals")
+    scenario = draw_scenario(rng.getrandbits(40), options=_SCOPED_OPTIONS)
+    while len(scenario.brokers) < BROKERS_MIN:
+        scenario = draw_scenario(rng.getrandbits(40), options=_SCOPED_OPTIONS)
+    work = tuple([_heated(rng, work) for work in scenario.workloads])
+    scenario = msgspec.structs.replace(scenario, name=f"scoped totals of seed {seed}", seed=seed, workloads=work)
+    if rng.random() < FEW_READERS:
+        scenario = _with_few_readers(rng, scenario)
+    kind = rng.random()
+    if kind < 0.3 or not scenario.options["faults_tolerated"]:
+        return with_mishaps(scenario)
+    standing_us = formed_us(scenario)
+    if rng.random() < 0.3:
+        scenario = _with_faults(scenario, _client_returns(rng, scenario, standing_us))
+    return with_blows(rng, scenario, standing_us) if kind < 0.6 else _leaders_fall(rng, scenario, standing_us)
+
+
+def _with_few_readers(rng: Random, scenario: Scenario) -> Scenario:
+    """Let few clients have subscriptions, so that many brokers are on the way to none of them."""
+    names = [client.name for client in scenario.clients]
+    readers = rng.sample(names, min(len(names), rng.randint(1, 3)))
+    wanted = {name: list(client.subscriptions) for name, client in zip(names, scenario.clients, strict=True)}
+    for topic in dict.fromkeys(topic for work in scenario.workloads for topic in work.topics):
+        if not any(topic_matches(one.filter, topic) for name in readers for one in wanted[name]):
+            wanted[rng.choice(readers)].append(SubscriptionSpec(topic))
+    clients = [
+        msgspec.structs.replace(client, subscriptions=tuple(wanted[client.name]) if client.name in readers else ())
+        for client in scenario.clients
+    ]
+    return msgspec.structs.replace(scenario, clients=tuple(clients))
 
 
 def _heated(rng: Random, work: WorkloadSpec) -> WorkloadSpec:

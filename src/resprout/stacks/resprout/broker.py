@@ -52,10 +52,12 @@ from resprout.edge.requests import LeaveRequest, LookForRequest
 from resprout.edge.value_messages import AskOutcome, AskValues
 from resprout.logs.messages import LOG_MESSAGES
 from resprout.order.messages import (
+    AlreadyOrdered,
     Closed,
     Forward,
     Levels,
     Lock,
+    OrderedTotal,
     ReportSpread,
     ReportTaken,
     ReportTotals,
@@ -319,6 +321,7 @@ class ResproutBroker(Shell):
             # bundles, totals, interest, and what is said of clients
             on(Forward, parts.forwarding.forwarded), on(Levels, parts.forwarding.take_levels),
             on(Submit, totals.submitted), on(Lock, parts.publishing.take_lock), on(Closed, totals.closed),
+            on(OrderedTotal, totals.ordered), on(AlreadyOrdered, totals.already_ordered),
             on(TotalCopy, totals.kept), on(TotalLevels, totals.take_levels),
             on(Interested, parts.wishes.interested), on(InterestConfirmed, parts.wishes.confirmed),
             on(Uninterested, parts.wishes.uninterested), on(ListenersChanged, book.listeners.changed),

@@ -26,7 +26,7 @@ from resprout.core.message_fields import (
     Stamp,
     TotalSequence,
 )
-from resprout.order.messages import KnownLock
+from resprout.order.messages import KnownLock, RootOrderedTopic
 from resprout.overlay.messages import Configuration, Life, Place
 from resprout.stacks.resprout.durable_state import DurableState
 from resprout.stacks.resprout.former import Roster
@@ -246,6 +246,7 @@ ParcelRow = (
     | KnownValue
     | KnownOutcome
     | ValuesReached
+    | RootOrderedTopic
 )
 """What a parcel consists of. Rows have tags of their own, apart from those of messages."""
 PARCEL_ROWS: Final[tuple[type[msgspec.Struct], ...]] = get_args(ParcelRow)

@@ -124,7 +124,8 @@ class Copies:
             return
         if sum(self._total_acks.is_kept_by(entry, name) for name in self._links) < self._faults:
             self._total_acks.expect_report(entry, link.name)
-            self._speaking.say_in_order(link.name, TotalCopy(*record.place, record.bundle, entry.prompt))
+            is_scoped = record.publication is not None
+            self._speaking.say_in_order(link.name, TotalCopy(*record.place, record.bundle, entry.prompt, is_scoped))
 
 
 class Neighbours:

@@ -41,6 +41,11 @@ class ResproutOptions(msgspec.Struct, frozen=True):
     of its clients beyond that."""
     retained_topics: Annotated[int, msgspec.Meta(ge=0)] = 100_000
     """Topics that may have a last value; refused alike."""
+    root_ordered_after: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0
+    """After how many totals on a topic the root orders all its ordered publications with keys, so that its totals go
+    only where they are read. Those totals cost and take little more than other publications then; `fifo` and `causal`
+    publications with keys of the topic go by way of the root. 0: never, and every broker takes part in every total.
+    Needs `faults_tolerated` of 0 or 1. It counts at the root, so all brokers should have the same."""
     heartbeat_us: Annotated[int, msgspec.Meta(ge=1_000)] = 500_000
     """How often a broker tells its parent that it lives."""
     lease_us: Annotated[int, msgspec.Meta(ge=4_000)] = 3_000_000

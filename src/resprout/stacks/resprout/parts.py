@@ -25,6 +25,8 @@ from resprout.order.log import Log
 from resprout.order.reports import Reports, Retained
 from resprout.order.totals.handover import Handover
 from resprout.order.totals.levels import TotalAcks
+from resprout.order.totals.pending import LockRecord, RootPublication
+from resprout.order.totals.root_order import RootOrderedTopics
 from resprout.order.totals.totals import Totals
 from resprout.overlay.council import Council
 from resprout.overlay.messages import CouncilOptions, Namesake
@@ -73,6 +75,7 @@ from resprout.stacks.resprout.values import ValueDesk
 from resprout.stacks.resprout.waiting import Forgetting, GhostExpiry, Waits
 from resprout.stacks.routes import MatchBudget, Routes
 from resprout.stacks.stack import BrokerSeat
+from resprout.values.rows import is_retained
 
 NAME: Final = "resprout"
 GUARANTEES: Final = (Guarantee.EVENTUAL, Guarantee.FIFO, Guarantee.CAUSAL, Guarantee.TOTAL)
@@ -162,7 +165,11 @@ class BrokerParts:
             life, self.outbox, self.links, self.log, self.clock, self.seen, self.sessions, self.routes, self.reports,
             self.delivering, self.pressure, self.disk, self.spilling, self.speaking,
         )  # fmt: skip
-        self.totals = Totals(life.view, self.clock, self.speaking.say_in_order, self._deliver_total, self.seen.has)
+        after = life.options.root_ordered_after if life.faults <= 1 else 0
+        self.totals = Totals(
+            life.view, self.clock, self.speaking.say_in_order, self._deliver_total, self.seen.has,
+            RootOrderedTopics(after, is_retained), self._publish_total, self._total_known,
+        )  # fmt: skip
         self.handover = Handover(self.totals)
         self.values = ValueDesk(
             life, self.log, self.sessions, self.totals, self.seen, self.clock, self.delivering, self.disk
@@ -340,6 +347,14 @@ class BrokerParts:
     def _deliver_total(self, bundle: Bundle, tseq: int, prompt: bool, is_repeat: bool) -> None:
         """A total is closed on all sides."""
         self.total_delivery.deliver(bundle, tseq, prompt, is_repeat)
+
+    def _publish_total(self, record: LockRecord, publication: RootPublication) -> None:
+        """A total has come that the root has published."""
+        self.total_delivery.publish(record, publication)
+
+    def _total_known(self, bundle: Bundle) -> None:
+        """A total that waited here was ordered before."""
+        self.publishing.known_elsewhere(bundle)
 
     def _drain_clients(self) -> None:
         """Publications that waited may go on."""

@@ -167,6 +167,9 @@ class ClientPublishing:
         """By client with an `eventual` publication in its queue: the last number of that."""
         self._ahead: dict[str, dict[TotalId, None]] = {}
         """By client that came from elsewhere: totals that it has delivered and this broker has not."""
+        self._moved_in: set[str] = set()
+        """Clients that came from elsewhere while topics are root-ordered: they may have delivered a total that nobody
+        here is told. What they publish first is carried."""
         self._turn = 0
 
     # -- coming and going ----------------------------------------------------------------------------------------------
@@ -177,11 +180,14 @@ class ClientPublishing:
         ahead = {id: None for id, record in undelivered.items() if session.has(record.bundle)}
         if ahead:
             self._ahead[session.name] = ahead
+        if session.moved and self._totals.published.topics:
+            self._moved_in.add(session.name)
 
     def leave(self, session: ClientSession) -> None:
         """Drop what waits: the client publishes it again elsewhere."""
         name = session.name
         self._ahead.pop(name, None)
+        self._moved_in.discard(name)
         self._late.pop(name, None)
         self._total_delivery.forget(name)
         self._log.local_bytes -= session.waiting_bytes
@@ -278,6 +284,14 @@ class ClientPublishing:
             self.drain(session)
             self._delivering.show()
 
+    def known_elsewhere(self, bundle: Bundle) -> None:
+        """A total that was submitted here was ordered before, and nobody here reads it: tell its publisher so."""
+        self._seen.raise_to(bundle.origin, bundle.last)
+        session = self._sessions.publisher_of(bundle)
+        if session is not None:
+            self._known(session, bundle)
+        self.drain_all()
+
     def resume(self, session: ClientSession) -> None:
         """Take what the client published while its publications had to wait."""
         self.drain(session)
@@ -347,6 +361,7 @@ class ClientPublishing:
             return False  # said again: it is on its way, or will be known when what overtook it here is delivered
         if not totals.has_room_for(session.name) or self._total_delivery.delays_heavy(session.name, bundle):
             return False
+        self._moved_in.discard(session.name)  # from now on, this one is under way
         totals.submit(self._stamped(bundle), message.prompt)
         return True
 
@@ -367,6 +382,8 @@ class ClientPublishing:
         """Whether the bundle must follow a total that is not delivered here, and is therefore carried."""
         totals = self._totals
         if totals.backlog.count and (totals.backlog.has_any(session.name) or totals.locks.is_gated(bundle)):
+            return True
+        if session.name in self._moved_in or totals.published.topics.gates(bundle):
             return True
         ahead = self._ahead.get(session.name)
         if ahead is None:

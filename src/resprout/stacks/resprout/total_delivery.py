@@ -10,14 +10,19 @@ from typing import Final
 from resprout.core.bundle import Bundle
 from resprout.core.errors import WireError
 from resprout.core.guarantee import Guarantee
+from resprout.core.message_fields import HOPS_MAX
 from resprout.core.seen import Seen
+from resprout.edge.broker.ports import Picks
+from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.order.clock import Clock
 from resprout.order.entry import Entry
 from resprout.order.link import Link
 from resprout.order.log import Log
 from resprout.order.messages import (
+    AlreadyOrdered,
     Closed,
+    OrderedTotal,
     Submit,
     TotalCopy,
     TotalId,
@@ -29,6 +34,7 @@ from resprout.order.messages import (
 )
 from resprout.order.reports import Reports
 from resprout.order.totals.levels import TotalAcks, TotalLevels
+from resprout.order.totals.pending import LockRecord, RootPublication
 from resprout.order.totals.totals import Totals
 from resprout.stacks.resprout.delivering import Delivering
 from resprout.stacks.resprout.disk_log import DiskLog
@@ -92,8 +98,10 @@ class TotalDelivery:
         totals = self._totals
         number, awaited = self._heavy_waits.get(client, (0, None))
         if number != bundle.first:
-            own = totals.backlog.of(client)
-            awaited = id_of(own[-1]) if own else totals.locks.in_line()[-1].id
+            own, line = totals.backlog.of(client), totals.locks.in_line()
+            if not own and not line:
+                return False  # the root orders it, and only those who want it are given it
+            awaited = id_of(own[-1]) if own else line[-1].id
             self._heavy_waits[client] = (bundle.first, awaited)
         assert awaited is not None
         return totals.backlog.has(awaited)
@@ -111,35 +119,76 @@ class TotalDelivery:
             self._drain()
             return
         if is_repeat or (bundle.guarantee is not Guarantee.TOTAL and self._seen.has(bundle)):
-            entry = self._stand_in(bundle)
+            entry = self._stand_in(bundle, self._life.faults, len(self._links))
         else:
-            entry = self._append(bundle)
-        entry.tseq = tseq
-        entry.prompt = prompt
-        if self._disk is not None:
-            self._disk.keep(entry, self._links)
-        self._log.held_back.put_wall()  # later entries do not pass a total, nor anything before it
-        self._total_acks.add(entry, self._links)
+            _, readers, picks = self._find_readers(bundle)
+            entry = self._append(bundle, self._life.faults, len(self._links), readers, picks)
+        self._enter(entry, tseq, prompt, self._links)
         if bundle.keys and not entry.is_backup and is_retained(bundle):
             self._values.apply(bundle, tseq)
-        if entry.client is not None:
-            self._sessions.published(entry.client, entry)
-        self._reports.all_soon()
         self._delivering.show()
         self._drain()
 
-    def keep(self, place: TotalPlace, bundle: Bundle, neighbours: Collection[str]) -> Entry:
+    def _enter(self, entry: Entry, tseq: int, prompt: bool, scope: Collection[str], is_scoped: bool = False) -> None:
+        """Note what is particular to a total that has entered the log. `scope`: the neighbours that have to report it,
+        and are told how far it has come here."""
+        entry.tseq = tseq
+        entry.prompt = prompt
+        if self._disk is not None:
+            self._disk.keep(entry, scope)
+        self._log.held_back.put_wall()  # later entries do not pass a total, nor anything before it
+        self._total_acks.add(entry, scope, is_scoped)
+        if entry.client is not None:
+            self._sessions.published(entry.client, entry)
+        self._reports.all_soon()
+
+    def publish(self, record: LockRecord, publication: RootPublication) -> None:
+        """Log a total that the root has published, and pass it on to neighbours that want it and to those that have
+        submitted it. If these are too few for f + 1 copies, others are given it too. A link in repair is owed it: the
+        repair hands it on."""
+        faults, bundle, source = self._life.faults, record.bundle, publication.source
+        if (kept := self._total_acks.entry(record.id)) is not None:
+            if source is not None:
+                self._total_acks.expect_report(kept, source)
+            self._reports.all_soon()
+            return
+        wanting, readers, picks = self._find_readers(bundle)
+        targets = [link for link in self._links.values() if link in wanting or link.name in publication.asked]
+        if publication.hops + len([link for link in targets if link.open]) < faults:  # nobody else would have it
+            targets += [link for link in self._links.values() if link.open and link not in targets][:faults]
+        targets = [link for link in targets if link.name != source]
+        owed = [link for link in self._links.values() if not link.open and link not in targets]
+        scope = [link.name for link in (*targets, *owed)] + ([] if source is None else [source])
+        if record.is_repeat or self._seen.has(bundle):
+            entry = self._stand_in(bundle, publication.hops, len(scope))
+        else:
+            entry = self._append(bundle, publication.hops, len(scope), readers, picks)
+        self._enter(entry, tseq_of(record.place), record.prompt, scope, is_scoped=True)
+        message = OrderedTotal(*record.place, bundle, min(publication.hops + 1, HOPS_MAX), record.prompt)
+        for link in targets:
+            self._speaking.say_in_order(link.name, message)
+        if source is not None and publication.hops <= faults:  # it may not be safe at its sender
+            news = self._total_acks.report_one(entry, source)
+            if news is not None:
+                self._speaking.say_in_order(source, news)
+        self._delivering.show()
+        self._drain()
+
+    def keep(self, place: TotalPlace, bundle: Bundle, neighbours: Collection[str], is_scoped: bool) -> Entry:
         """Store a total that was delivered elsewhere, before this broker joined or after it had forgotten it. It is
-        kept for readers behind these neighbours, and for those of dead brokers."""
+        kept for readers behind these neighbours, and for those of dead brokers. `is_scoped`: the root has published
+        it, so that not all brokers know it."""
         life = self._life
         bundle = self._clock.admit(bundle)
-        self._totals.keep(place, bundle)
+        self._totals.keep(place, bundle, is_scoped)
+        if is_scoped:
+            self._forwarding.raise_seen(bundle.origin, bundle.last)
         entry = self._log.append(bundle, None, None, life.faults, len(neighbours), 0, ())
         entry.tseq = tseq_of(place)
         if self._disk is not None:
             self._disk.keep(entry, neighbours)
         self._log.held_back.put_wall()
-        self._total_acks.add(entry, neighbours)
+        self._total_acks.add(entry, neighbours, is_scoped)
         return entry
 
     def submitted(self, link: Link, message: Submit) -> None:
@@ -147,6 +196,14 @@ class TotalDelivery:
         check_total(message.bundle)
         if not self._forwarding.is_forged_total(message.bundle):
             self._totals.take_submit(link.name, message)
+
+    def ordered(self, link: Link, message: OrderedTotal) -> None:
+        """The parent passes on a total that the root has published."""
+        self._totals.published.take_ordered(link.name, message)
+
+    def already_ordered(self, link: Link, message: AlreadyOrdered) -> None:
+        """The parent has delivered a total that was submitted to it."""
+        self._totals.published.take_known(link.name, message)
 
     def closed(self, link: Link, message: Closed) -> None:
         """A neighbour says that its side is closed for a total."""
@@ -164,7 +221,8 @@ class TotalDelivery:
             return  # this broker will deliver it by itself, and report it to the neighbour then
         entry = self._total_acks.entry(id)
         if entry is None:
-            self.keep((message.epoch, message.number), bundle, (link.name,)).prompt = message.prompt
+            place = (message.epoch, message.number)
+            self.keep(place, bundle, (link.name,), message.is_scoped).prompt = message.prompt
         else:
             if entry.bundle is None:
                 self._forwarding.keep_again(entry, self._clock.admit(bundle))
@@ -172,28 +230,33 @@ class TotalDelivery:
         self._reports.all_soon()
         self._delivering.show()
 
-    def _append(self, bundle: Bundle) -> Entry:
-        life = self._life
-        self._seen.raise_to(bundle.origin, bundle.last)
+    def _find_readers(self, bundle: Bundle) -> tuple[tuple[Link, ...], tuple[ClientSession, ...], Picks | None]:
+        """Return who wants a total. Whoever spoiled one that cannot be read is not known, and all brokers must deliver
+        it: here it has no readers."""
         try:
-            _, readers, picks = self._forwarding.find_readers(bundle)
-        except WireError:  # whoever spoiled it is not known: all brokers must deliver it, here it has no readers
+            return self._forwarding.find_readers(bundle)
+        except WireError:
             self._forwarding.forged += 1
-            readers, picks = (), None
+            return (), (), None
+
+    def _append(
+        self, bundle: Bundle, hops: int, awaited: int, readers: tuple[ClientSession, ...], picks: Picks | None
+    ) -> Entry:
+        """Log a total that is new here. `awaited`: how many neighbours have to report it."""
+        self._seen.raise_to(bundle.origin, bundle.last)
         client = self._sessions.publisher_of(bundle)
-        entry = self._log.append(bundle, None, client, life.faults, len(self._links), 0, readers)
+        entry = self._log.append(bundle, None, client, hops, awaited, 0, readers)
         entry.picks = picks
         return entry
 
-    def _stand_in(self, bundle: Bundle) -> Entry:
+    def _stand_in(self, bundle: Bundle, hops: int, awaited: int) -> Entry:
         """Log a carried bundle that has come here plainly before, without readers. Neighbours wait for its delivery,
         which counts when the plain entry is delivered."""
-        life = self._life
         plain = self._find_plain(bundle) if bundle.guarantee is not Guarantee.TOTAL else None
-        entry = self._log.append(bundle, None, None, life.faults, len(self._links), 0, ())
+        entry = self._log.append(bundle, None, None, hops, awaited, 0, ())
         entry.is_backup = True
         self._log.held_back.pop()
-        self._sessions.show(entry, life.out)
+        self._sessions.show(entry, self._life.out)
         if plain is not None and not plain.delivered:
             self._delivering.stand_in(plain, entry)
         return entry

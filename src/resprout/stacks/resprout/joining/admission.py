@@ -212,7 +212,9 @@ class Admission:
         if life.reviving:
             self._peers.post(name, Recollect())
         confirmed = [(id, predicate, True) for id, predicate, _ in asks]
-        rows = shared_rows(view, self._seen, confirmed, newcomer_locks(self._totals), self._handover.last())
+        rows = shared_rows(
+            view, self._seen, confirmed, newcomer_locks(self._totals), self._handover.last(), self._handover.topics()
+        )
         head = Welcome(self._clock.now, view.epoch, view.configuration, view.network)
         send_parcel(partial(self._peers.post, name), head, chain(rows, self._book.rows(), self._values.rows()))
         joined(self._totals, name)

@@ -343,6 +343,7 @@ class Newcomer:
             self._seen.raise_to(origin, reached)
         self._wishes.reconcile(parent, parcel.asks)
         self._values.replace(parcel.values)
+        self._totals.published.topics.take(parcel.topics)
         accept_welcome(self._totals, parcel.locks, parcel.last_totals, parent)
         self._neighbours.open(link)
         life.note("joined", parent)

@@ -159,6 +159,8 @@ class FinishRepair:
         old = [link for name, link in self._links.items() if name in repair.dead]
         inventory = Inventory(self._log, *old)
         items = self._collect(members, parcels, inventory)
+        for parcel in parcels.values():
+            self._handover.take_topics(parcel.topics)
         merged = self._merge_locks(repair, parcels, {link.name for link in old})
         owing = [self._interest.owing(link.name) for link in old]
         # 2. A ghost that wants what was wanted behind the dead: their clients take their shares from it (I3).
@@ -365,7 +367,11 @@ class FinishRepair:
             repair.token, tuple(repair.dead.values()), tuple(members), self._clock.now, view.epoch,
             view.configuration, spread,
         )  # fmt: skip
-        rows = chain(shared_rows(life.view, self._seen, asks, merged.locks, merged.last), self._book.rows(), items)
+        rows = chain(
+            shared_rows(life.view, self._seen, asks, merged.locks, merged.last, self._handover.topics()),
+            self._book.rows(),
+            items,
+        )
         send_parcel(partial(self._peers.post, name), head, rows)
 
     def _push(self, taker: PoolTaker, fresh: dict[str, Link]) -> None:

@@ -172,7 +172,14 @@ class Member:
             partial(self._peers.post, coordinator),
             Attach(token, link.name, dead, self._clock.now, life.view.epoch),
             chain(
-                shared_rows(life.view, self._seen, asks, self._handover.report((link.name,)), self._handover.last()),
+                shared_rows(
+                    life.view,
+                    self._seen,
+                    asks,
+                    self._handover.report((link.name,)),
+                    self._handover.last(),
+                    self._handover.topics(),
+                ),
                 [ServedInterest(predicate.filter, predicate.where_text) for predicate in served],
                 self._book.rows(link.name),
                 inventory.items(),
@@ -225,6 +232,7 @@ class Member:
         link = self._neighbours.begin_links(lives, {coordinator: parcel}, [old], inherits=True)[coordinator]
         learn(life, parcel)
         link.cursor = repair.inventory.snapshot
+        self._handover.take_topics(parcel.topics)
         self._handover.take_locks(parcel.locks, parcel.last_totals, (old.name,), (coordinator,))
         if self._total_acks.heard:
             self._total_acks.replace((old.name,), (coordinator,))

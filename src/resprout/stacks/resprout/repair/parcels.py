@@ -14,7 +14,7 @@ from resprout.core.errors import PeerError, UsageError
 from resprout.core.message_fields import NOTHING, Mark, Reached
 from resprout.core.seen import Seen
 from resprout.filters.predicate import Predicate, parse_predicate
-from resprout.order.messages import KnownLock, check_locks
+from resprout.order.messages import KnownLock, RootOrderedTopic, check_locks
 from resprout.overlay.council import Council
 from resprout.overlay.messages import Life, Place
 from resprout.overlay.view import MembershipView
@@ -50,6 +50,7 @@ ROWS_BYTES: Final = 32 << 10
 
 _ANY: Final = frozenset((
     SeenMark, AskedInterest, KnownPlace, Tombstone, Listener, KnownClient, KnownLock, LastTotal, KnownDurable,
+    RootOrderedTopic,
 ))  # fmt: skip
 ROWS_OF: Final[Mapping[type, frozenset[type]]] = {
     Attach: _ANY | {Item, Stub, ServedInterest},
@@ -97,7 +98,12 @@ def in_parts(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 
 def shared_rows(
-    view: MembershipView, seen: Seen, asks: Iterable[Ask], locks: Iterable[KnownLock], last: Iterable[Mark]
+    view: MembershipView,
+    seen: Seen,
+    asks: Iterable[Ask],
+    locks: Iterable[KnownLock],
+    last: Iterable[Mark],
+    topics: Iterable[RootOrderedTopic],
 ) -> Iterator[ParcelRow]:
     """Return the rows that every parcel has: the tree, what was seen, what is asked, and totals."""
     yield from map(KnownPlace, view.places.values())
@@ -106,6 +112,7 @@ def shared_rows(
     yield from map(SeenMark, seen.marks())
     for id, predicate, confirmed in asks:
         yield AskedInterest(id, predicate.filter, predicate.where_text, confirmed)
+    yield from topics
     yield from locks
     yield from map(LastTotal, last)
 
@@ -126,6 +133,7 @@ class Parcel:
         self.tombstones: list[Life] = []
         self.locks: list[KnownLock] = []
         self.last_totals: list[Mark] = []
+        self.topics: list[RootOrderedTopic] = []
         self.listeners: set[str] = set()
         """Clients that the sender stands for."""
         self.dead_listeners: set[str] = set()
@@ -176,6 +184,8 @@ class Parcel:
             case KnownLock():
                 check_locks((row,))
                 self.locks.append(row)
+            case RootOrderedTopic():
+                self.topics.append(row)
             case LastTotal(mark):
                 self.last_totals.append(mark)
 

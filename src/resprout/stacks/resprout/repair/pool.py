@@ -263,10 +263,23 @@ class PoolTaker:
         parts = self._parts
         parts.handover.deliver_at(lock.bundle)
         entry = parts.total_acks.entry(id_of(lock.bundle))
-        if entry is None:
-            parts.total_delivery.keep((lock.epoch, lock.number), lock.bundle, new)
+        if entry is None and lock.is_scoped and parts.handover.may_be_missed(lock) and self._is_missed(lock.bundle):
+            parts.clock.admit(lock.bundle)
+            parts.handover.take_missed(lock, parts.life.faults)
+        elif entry is None:
+            parts.total_delivery.keep((lock.epoch, lock.number), lock.bundle, new, lock.is_scoped)
+            parts.handover.tell_known(lock.bundle)
         else:
             self._revive(entry, lock)
+
+    def _is_missed(self, bundle: Bundle) -> bool:
+        """Whether the dead were to pass on this total, which the root has published, and did not."""
+        parts = self._parts
+        if parts.seen.has(bundle):
+            return False
+        if parts.handover.was_waiting(bundle):
+            return True
+        return self._owed(bundle) and not parts.forwarding.is_forged(bundle.origin, bundle.last)
 
     def unspread(self) -> list[Entry]:
         """Return the entries that were taken and that others must store before they are shown, and back-up copies."""
