@@ -1,7 +1,7 @@
 """The definitions, checked pair by pair, with no thought of speed and no code of the judge.
 
-`findings(rows, promise)` gives what is wrong with a trace as a set of plain tuples, one for each thing that the judge
-reports. It understands conditions of the form `amount > N` only, and expects rows in order of time.
+`findings(rows, promise, clocks_us)` gives what is wrong with a trace as a set of plain tuples, one for each thing that
+the judge reports. It understands conditions of the form `amount > N` only, and expects rows in order of time.
 """
 
 from itertools import product
@@ -10,12 +10,15 @@ from resprout.core.guarantee import Promises
 from resprout.trace.schema import Row
 from tests.audit.bruteforce_world import Finding, Id, World, ident
 
+CLOCKS_US = 1_000_000
+"""By how much clocks may differ, unless a test says otherwise."""
 
-def findings(rows: list[Row], promise: Promises = Promises()) -> set[Finding]:  # noqa: B008
+
+def findings(rows: list[Row], promise: Promises = Promises(), clocks_us: int = CLOCKS_US) -> set[Finding]:  # noqa: B008
     w = World(rows, promise)
     return {
         *_identity(w), *_presence(w), *_positions(w), *_lost(w), *_fifo(w), *_causal(w), *_totals(w), *_barrier(w),
-        *_places(w), *_receipts(w), *_never_told(w),
+        *_places(w), *_receipts(w), *_never_told(w), *_times(w, clocks_us),
     }  # fmt: skip
 
 
@@ -50,6 +53,8 @@ def _presence(w: World) -> set[Finding]:
             found.add(("twice", life[0], id, row.time_us))
         elif not any(s["asked"] < i < s["ended"] and w.asked(s, id) for s in w.subscriptions[life]):
             found.add(("unasked", life[0], id, row.time_us))
+        if w.told_expired(life, id) < i:
+            found.add(("twice", life[0], id, row.time_us))
     return found
 
 
@@ -226,6 +231,8 @@ def _receipts(w: World) -> set[Finding]:
 
 
 def _too_early(w: World, i: int, id: Id) -> set[Finding]:
+    if w.is_delayed(id):
+        return set()
     return {
         ("receipt", life[0], id, w.rows[i].time_us)
         for life in w.lives
@@ -234,3 +241,22 @@ def _too_early(w: World, i: int, id: Id) -> set[Finding]:
         and not any(w.frozen_at(life, j) for j in range(w.published[id], i + 1))
         and not any(j < i and ident(w.rows[j]) == id for j in w.delivered[life])
     }
+
+
+def _times(w: World, clocks_us: int) -> set[Finding]:
+    found: set[Finding] = set()
+    for life, i in w.all_deliveries():
+        now, id = w.rows[i].time_us, ident(w.rows[i])
+        due, expires = w.times(id) if id in w.published else (0, float("inf"))
+        if now + clocks_us < due:
+            found.add(("early", life[0], id, now))
+        if now - clocks_us >= expires:
+            found.add(("expired", life[0], id, now))
+    for row in w.rows:
+        if row.kind == "expired":
+            if ident(row) in w.published and w.has_unknown_expiry(ident(row)):
+                continue
+            _, expires = w.times(ident(row)) if ident(row) in w.published else (0, float("inf"))
+            if row.time_us + clocks_us < expires:
+                found.add(("expired", row.node, ident(row), row.time_us))
+    return found

@@ -125,12 +125,24 @@ class World:
     def due_until(self, life: tuple[str, int], id: Id) -> float:
         """The row until which it is due there; -1 when it never is."""
         p = self.published[id]
+        if self.told_expired(life, id) < float("inf"):
+            return -1
         until = [
             s["ending"]
             for s in self.subscriptions[life]
             if s["confirmed"] < p < min(s["ending"], self.end_of(life)) and self.asked(s, id)
         ]
         return max(until, default=-1)
+
+    def told_expired(self, life: tuple[str, int], id: Id) -> float:
+        """The row at which the client was first told that the publication has expired."""
+        since, until = max(self.begin_of(life), self.published[id]), self.end_of(life)
+        rows = enumerate(self.rows)
+        told = [
+            i for i, row in rows if row.kind == "expired" and (row.node, ident(row)) == (life[0], id)
+            and since < i < until
+        ]  # fmt: skip
+        return min(told, default=float("inf"))
 
     def owed(self, id: Id) -> bool:
         def told(*words: str) -> bool:
@@ -215,6 +227,22 @@ class World:
         """The place of a total, as its first sound delivery there says."""
         i = self.first(life, id)
         return None if i is None else self.rows[i].tseq
+
+    def times(self, id: Id) -> tuple[float, float]:
+        """When it is due and when it expires, in the time of the trace; if it does not say, always and never."""
+        row = self.rows[self.published[id]]
+        about = row.attributes or {}
+        begin = row.time_us - int(about.get("time.published", "0"))
+        is_timed = "time.published" in about
+        due = begin + int(about["time.due"]) if is_timed and self.is_delayed(id) else 0
+        return due, begin + int(about["mqtt.expires"]) if is_timed and "mqtt.expires" in about else float("inf")
+
+    def has_unknown_expiry(self, id: Id) -> bool:
+        about = self.rows[self.published[id]].attributes or {}
+        return "mqtt.expires" in about and "time.published" not in about
+
+    def is_delayed(self, id: Id) -> bool:
+        return self.guarantee(id) == "eventual" and "time.due" in (self.rows[self.published[id]].attributes or {})
 
     def guarantee(self, id: Id) -> str:
         return self.rows[self.published[id]].guarantee or ""

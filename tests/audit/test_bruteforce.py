@@ -7,14 +7,17 @@ from typing import Any
 import pytest
 
 from resprout.audit.judge import judge
+from resprout.audit.timing import TIMING_RULES
 from resprout.audit.verdict import Verdict
 from resprout.core.guarantee import OrderScope, Promises, Reliability
+from resprout.core.timing import DUE, EXPIRES, PUBLISHED
 from resprout.trace.schema import Row
-from tests.audit.bruteforce import findings
+from tests.audit.bruteforce import CLOCKS_US, findings
 from tests.audit.bruteforce_world import World, ident
 from tests.audit.model import System
 from tests.audit.mutations import MUTATIONS
 from tests.audit.spoiling import MESSAGE, change, deliveries, exchanged, moved, renumbered
+from tests.audit.timing_mutations import WALL_US
 from tests.soak import cases
 
 TOPICS = ("a", "a/b")
@@ -56,10 +59,31 @@ def test_the_judge_agrees_on_spoiled_traces(seed: int) -> None:
         agree(rows, f"disturbed {seed}", EACH_TOPIC)
 
 
-def agree(rows: list[Row], what: str, promise: Promises = ALL) -> set[Any]:
+def test_the_judge_agrees_on_delayed_and_expiring_messages() -> None:
+    kinds: set[str] = set()
+    for seed in range(cases(250, 600)):
+        rng = random.Random(seed)
+        rows = with_times(arbitrary_trace(rng), rng)
+        for clocks_us in (0, 3):
+            kinds |= {finding[0] for finding in agree(rows, f"timed {seed}", clocks_us=clocks_us)}
+    assert kinds == {*ORDER, *TIMING_RULES}
+
+
+@pytest.mark.parametrize("seed", range(cases(12, 24)))
+def test_the_judge_agrees_on_messages_that_are_early_or_have_expired(seed: int) -> None:
+    rng = random.Random(seed)
+    rows = System(seed, clients=3, claims=seed % 2 == 0).run(70)
+    broken: set[str] = set()
+    for name in [name for name, (rule, _) in MUTATIONS.items() if rule in TIMING_RULES] * 3:
+        rows = disturbed(MUTATIONS[name][1](rows, rng) or rows, rng)
+        broken |= {finding[0] for finding in agree(rows, f"{name} {seed}")}
+    assert broken & set(TIMING_RULES)
+
+
+def agree(rows: list[Row], what: str, promise: Promises = ALL, clocks_us: int = CLOCKS_US) -> set[Any]:
     """What both find."""
-    verdict = judge(rows, promise=promise)
-    expected = findings(rows, promise)
+    verdict = judge(rows, promise=promise, clocks_us=clocks_us)
+    expected = findings(rows, promise, clocks_us)
     found = as_findings(verdict, World(rows, promise), expected)
     assert found == expected, what
     return expected
@@ -170,6 +194,30 @@ def arbitrary_trace(rng: random.Random) -> list[Row]:
     if rng.random() < 0.8:
         rows.append(Row(time_us=now, node="world", kind=rng.choice(("quiescent", "quiescent", "timeout"))))
     return rows
+
+
+def with_times(rows: list[Row], rng: random.Random) -> list[Row]:
+    """Some messages are delayed or expire, and clients are told, rightly or not, that some have expired."""
+    fresh: list[Row] = []
+    made: list[Row] = []
+    for row in rows:
+        if row.kind == "publish" and rng.random() < 0.6:
+            times = {name: str(WALL_US + rng.randrange(12)) for name in (DUE, EXPIRES) if rng.random() < 0.5}
+            if rng.random() < 0.9:
+                times[PUBLISHED] = str(WALL_US)
+            row = change(row, attributes={**(row.attributes or {}), **times})
+        made += [row] if row.kind == "publish" else []
+        fresh.append(row)
+        if made and row.node != "world" and rng.random() < 0.1:
+            one = rng.choice(made)
+            seq = (one.seq or 0) + (rng.random() < 0.05)
+            fresh.append(
+                Row(
+                    time_us=row.time_us, node=rng.choice(("p", "q", "r")), kind="expired", publisher=one.publisher,
+                    incarnation=one.incarnation, stream=one.stream, seq=seq,
+                )
+            )  # fmt: skip
+    return fresh
 
 
 def _publication(rng: random.Random, now: int, client: str, life: int, seqs: dict[Any, int]) -> Row:

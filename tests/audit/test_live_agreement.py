@@ -12,7 +12,7 @@ from resprout.trace.store import promise_row
 from tests.audit.live_comparison import PATIENT, assert_agree, watched
 from tests.audit.model import System, good_traces
 from tests.audit.mutations import MUTATIONS
-from tests.audit.test_bruteforce import EACH_TOPIC, PROBABLE, arbitrary_trace, disturbed
+from tests.audit.test_bruteforce import EACH_TOPIC, PROBABLE, arbitrary_trace, disturbed, with_times
 from tests.soak import cases
 
 LIVE_MUTATIONS = [name for name, (rule, _) in MUTATIONS.items() if rule in LIVE_RULES]
@@ -68,6 +68,18 @@ def test_it_agrees_on_arbitrary_traces_whatever_is_promised(promise: Promises, n
             assert_agree(rows, live, judge(rows, promise=promise), seed)
             rules |= {anomaly.rule for anomaly in live}
     assert rules == set(LIVE_RULES) - never
+
+
+def test_it_agrees_on_messages_that_expire() -> None:
+    told = 0
+    for seed in range(cases(250, 700)):
+        rng = random.Random(seed)
+        rows = with_times(arbitrary_trace(rng), rng)
+        if in_order(rows):
+            live = watched(rows, at_a_time=1 + seed % 9, restarts=seed % 5 == 0)
+            assert_agree(rows, live, judge(rows), seed)
+            told += any("dropped or expired" in anomaly.explanation for anomaly in live)
+    assert told > 5
 
 
 def test_it_counts_what_came_where_probability_is_promised() -> None:

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from resprout.audit.judge import judge
-from resprout.audit.verdict import CLEAN, NOT_JUDGED
+from resprout.audit.verdict import CLEAN, NOT_JUDGED, VIOLATED
 from resprout.core.timing import DUE, EXPIRES, PUBLISHED
 from resprout.trace.schema import Row
 from tests.audit.trace_builder import TraceBuilder
 
 WALL = 1_800_000_000_000_000
-RULES = ("early", "expired", "lost", "receipt", "durable")
+RULES = ("early", "expired", "lost", "receipt", "durable", "twice")
 
 
 class Story(TraceBuilder):
@@ -72,6 +72,30 @@ def test_an_expired_message_is_not_owed_where_the_client_was_told(time_us: int, 
     story = begun(**{EXPIRES: 500})
     story.at(time_us).add("s", "expired", **story.identity("p:e1"))
     assert broken(story) == rules
+
+
+def test_a_client_must_not_leave_out_a_message_without_expiry() -> None:
+    story = begun()
+    story.at(200).add("s", "expired", **story.identity("p:e1"))
+    assert broken(story) == {"expired", "durable"}
+    checks = {check.rule: check.status for check in judge(story.quiescent()).checks}
+    assert checks["expired"] == VIOLATED
+
+
+def test_a_message_is_not_delivered_after_the_client_said_that_it_expired() -> None:
+    story = begun(**{EXPIRES: 500})
+    story.at(500).add("s", "expired", **story.identity("p:e1"))
+    story.at(501).deliver("s", "p:e1")
+    assert broken(story, clocks_us=5) == {"twice"}
+
+
+def test_delivered_may_not_come_before_an_ordered_message_whatever_it_says_when_it_is_due() -> None:
+    story = begun("causal", **{DUE: 500})
+    story.at(200).receipt("p:1", "delivered")
+    story.at(500).deliver("s", "p:1")
+    story.consumer("handed", "p:1")
+    story.consumer("acknowledged", "p:1")
+    assert broken(story) == {"receipt"}
 
 
 def test_a_message_that_is_missing_without_a_word_is_lost_whatever_its_expiry() -> None:

@@ -318,7 +318,7 @@ class History:
             return
         p, first = self.publications[published], life.place_of(published)
         presence.check_known(self, life, p, row, position, first)
-        if published in life.dropped:
+        if published in life.dropped or published in life.expired:
             presence.tell_dropped(self, life, id, position, row.time_us)
         tseq = row.tseq if p.guarantee is Guarantee.TOTAL else None
         delivery = DeliveryRecord(number, row.time_us, position, id, tseq)

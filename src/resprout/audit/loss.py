@@ -33,8 +33,8 @@ import msgspec
 
 from resprout.audit.history import History
 from resprout.audit.records import NEVER, MessageId, PublicationRecord, identity_of, seconds
+from resprout.audit.timing import is_delayed
 from resprout.audit.verdict import MET_TIME_LIMIT, Anomaly, NamedLife, Witness
-from resprout.core.timing import DUE
 from resprout.filters.predicate import Predicate
 from resprout.trace.schema import Row, TraceError
 
@@ -240,7 +240,7 @@ def _never_told(history: History, durables: Sequence[Holder], reached: Mapping[M
 
 
 def _too_early(history: History, p: PublicationRecord, number: int, row: Row) -> Iterator[Anomaly]:
-    if p.attributes is not None and DUE in p.attributes:
+    if is_delayed(p):
         return  # the client of a plain subscriber keeps it, and gives it to its program later
     for life_number, until in history.due[p.number]:
         life = history.lives[life_number]

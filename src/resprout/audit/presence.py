@@ -3,7 +3,7 @@
 *Invented*: a delivery without a publication before it in the trace, or one whose topic, keys or guarantee are not those
 of its publication. *Unasked*: a delivery while no subscription that matches it was open (asked for, and not over).
 *Twice*: the same publication again to the same life of a client; once is enough for all its subscriptions together. A
-delivery after the client was told that the message is dropped counts as that, too.
+delivery after the client was told that the message is dropped, or has expired, counts as that, too.
 
 Each row is looked at when it is read, whether the run is over or goes on. A delivery whose publication is not there is
 a *stray*: the publication may turn up later, or never.
@@ -92,7 +92,7 @@ def tell_twice(w: Witness, life: NamedLife, id: MessageId, position: int, where:
 
 
 def tell_dropped(w: Witness, life: NamedLife, id: MessageId, position: int, time_us: int) -> None:
-    _tell(w, "twice", life, id, f"at {position}, which it had been told to be dropped", time_us)
+    _tell(w, "twice", life, id, f"at {position}, which it had been told to be dropped or expired", time_us)
 
 
 def _tell_unasked(w: Witness, life: NamedLife, p: PublicationFacts, position: int, time_us: int) -> None:

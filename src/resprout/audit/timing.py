@@ -40,12 +40,18 @@ def times_of(p: PublicationRecord) -> Times | None:
     about = p.attributes
     if about is None or PUBLISHED not in about or RETAIN_KEY in p.keys:
         return None
-    made, due, expires = (_number(about.get(name, "")) for name in (PUBLISHED, DUE, EXPIRES))
-    is_delayed = due > 0 and p.guarantee is Guarantee.EVENTUAL
-    if not made or not (is_delayed or expires):
+    made, expires = (_number(about.get(name, "")) for name in (PUBLISHED, EXPIRES))
+    due = _number(about.get(DUE, "")) if is_delayed(p) else 0
+    if not made or not (due or expires):
         return None
     offset_us = p.time_us - made
-    return Times(due + offset_us if is_delayed else 0, expires + offset_us if expires else NEVER)
+    return Times(due + offset_us if due else 0, expires + offset_us if expires else NEVER)
+
+
+def is_delayed(p: PublicationRecord) -> bool:
+    """Return whether clients keep a message until it is due. They do so only with eventual ones."""
+    is_eventual = p.guarantee is Guarantee.EVENTUAL and RETAIN_KEY not in p.keys
+    return is_eventual and p.attributes is not None and _number(p.attributes.get(DUE, "")) > 0
 
 
 def read_times(history: History) -> dict[int, Times]:
@@ -74,9 +80,19 @@ def check_times(
         id = identity_of(row_number, row)
         number = history.number_of.get(id)
         known = times.get(number) if number is not None else None
+        if known is None and number is not None and _has_unknown_expiry(history.publications[number]):
+            continue
         if known is None or row.time_us < known.expires_us - clocks_us:
             what = "was told that {} had expired, which it had not"
             yield _anomaly(history, "expired", row.node, id, row.time_us, what)
+
+
+def _has_unknown_expiry(p: PublicationRecord) -> bool:
+    """Return whether a message expires, but does not say when it was made, so that no row tells its expiry."""
+    about = p.attributes
+    if about is None or RETAIN_KEY in p.keys:
+        return False
+    return _number(about.get(EXPIRES, "")) > 0 and not _number(about.get(PUBLISHED, ""))
 
 
 def _anomaly(history: History, rule: str, node: str, id: MessageId, time_us: int, what: str) -> Anomaly:
