@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from resprout.core.timing import DUE, EXPIRES, PUBLISHED
 from resprout.pipeline.judging.runs import detect
 from resprout.scenario.load import load_scenario
 from resprout.sim.run import run_scenario
@@ -88,3 +89,19 @@ def test_a_trace_whose_rows_were_exchanged_is_not_taken_for_the_run(tmp_path: Pa
     other = write(tmp_path, Case("other", good_trace(2, 220)))
     Path(place.parts[0].path).write_bytes(Path(other.parts[0].path).read_bytes())
     assert "not those of the run" in detect(place, is_sealed=False).odd
+
+
+def test_messages_that_are_delayed_or_expire_are_left_to_the_judge_in_python(tmp_path: Path) -> None:
+    for name, attributes, is_told in (
+        ("plain", {"n": "1"}, False), ("due", {DUE: "5"}, False), ("told", {"n": "1"}, True),
+        ("expires", {PUBLISHED: "3", EXPIRES: "9"}, False), ("kept", {EXPIRES: "9"}, False),
+    ):  # fmt: skip
+        t = TraceBuilder()
+        t.subscribe("s", "a")
+        t.publish("c:e1", "a", "eventual", **attributes)
+        if is_told:
+            t.add("s", "expired", **t.identity("c:e1"))
+        t.deliver("s", "c:e1")
+        case = Case(name, t.quiescent())
+        detected = detect(write(tmp_path, case), is_sealed=False)
+        assert ("delayed or expire" in detected.odd) == (name not in ("plain", "kept")), name

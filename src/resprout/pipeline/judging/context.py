@@ -198,8 +198,8 @@ class Context:
         self._freeze(talk, deliveries, subscriptions)
         if len(_at(talk, words, kinds.DEAD_LETTER, kinds.REJECTED, kinds.TERMINATED)):
             raise UnreadableError("messages that came back, or dead letters, are for the judge in Python")
-        is_timed = words.attributes.find(DUE) >= 0 or words.attributes.find(EXPIRES) >= 0
-        if is_timed and words.attributes.find(PUBLISHED) >= 0:
+        expires = words.attributes.find(EXPIRES) >= 0 and words.attributes.find(PUBLISHED) >= 0
+        if expires or words.attributes.find(DUE) >= 0 or len(_at(talk, words, kinds.EXPIRED)):
             raise UnreadableError("messages that are delayed or expire are for the judge in Python")
         publish = talk.take(_at(talk, words, kinds.PUBLISH))
         check_publish(publish, words)
