@@ -25,6 +25,8 @@ from resprout.links.frames import Data
 
 EARLY_SECONDS = 0.000_05
 """Timers of an event loop are not more exact than this."""
+EARLY_US_MAX: Final = 1_000
+"""By so much an event loop may call too early: uvloop counts in milliseconds."""
 
 QUIET_SECONDS: Final = 0.000_05
 """After such a pause since the last ones were taken a frame is taken at once. Reads of one turn follow each other
@@ -56,17 +58,28 @@ def wall_us() -> int:
 
 
 class LoopAlarms:
-    """`fire` is called with each timer that is due."""
+    """The timers of one machine, and its clock. `fire` is called with each timer that is due.
+
+    A machine compares the time of a step with the one that it waits for, and sets no second timer. Event loops call up
+    to a millisecond too early, so the clock is set to the time of a timer when that fires. It never goes back.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, fire: Callable[[Timer], None]) -> None:
         self._loop = loop
         self._fire = fire
         self._handles: dict[Timer, asyncio.TimerHandle] = {}
+        self._fired_us = 0
+        """The latest time of a timer that has fired."""
 
-    def set(self, timer: Timer, delay_us: int) -> None:
+    def now_us(self) -> int:
+        """Return the time for a step of the machine."""
+        now = now_us()
+        return now if now > self._fired_us else self._fired_us
+
+    def set(self, timer: Timer, at_us: int) -> None:
         """An equal timer that is set already moves."""
         self.cancel(timer)
-        self._handles[timer] = self._loop.call_later(max(0, delay_us) / 1e6, self._due, timer)
+        self._handles[timer] = self._loop.call_later(max(0, at_us - now_us()) / 1e6, self._due, timer, at_us)
 
     def cancel(self, timer: Timer) -> None:
         if (handle := self._handles.pop(timer, None)) is not None:
@@ -77,9 +90,13 @@ class LoopAlarms:
             handle.cancel()
         self._handles.clear()
 
-    def _due(self, timer: Timer) -> None:
-        self._handles.pop(timer, None)
-        self._fire(timer)
+    def _due(self, timer: Timer, at_us: int) -> None:
+        if at_us - now_us() > EARLY_US_MAX:
+            self.set(timer, at_us)
+        else:
+            del self._handles[timer]
+            self._fired_us = max(self._fired_us, at_us)
+            self._fire(timer)
 
 
 class LateBytes:

@@ -47,7 +47,7 @@ from resprout.net.connection_limits import SessionDirectory
 from resprout.net.disk import Rooms
 from resprout.net.door import Door
 from resprout.net.durable import DurableEffects, LostEvents
-from resprout.net.event_loop import HeavyLine, LoopAlarms, TurnIntake, now_us, together
+from resprout.net.event_loop import HeavyLine, LoopAlarms, TurnIntake, together
 from resprout.net.log_stores import LogStores
 from resprout.net.peer_connection import PeerConnection
 from resprout.net.reception import Inquiries, Reception, refuse
@@ -177,7 +177,7 @@ class Host:
     def start(self) -> None:
         """DiskError when what was persisted cannot be read."""
         kept = self._records.read() if self._records is not None else []
-        self._run(self.machine.start(now_us()))
+        self._run(self.machine.start(self._alarms.now_us()))
         if kept:
             self.handle(Recovered(kept))
 
@@ -191,7 +191,7 @@ class Host:
         if self._intake.waiting:
             self._intake.take()
         if not self._closing:
-            self._run(self.machine.step(event, now_us()))
+            self._run(self.machine.step(event, self._alarms.now_us()))
 
     def perform(self, effects: Sequence[Effect]) -> None:
         """Execute effects, after those that wait for the disk."""
@@ -294,14 +294,14 @@ class Host:
 
     def _take(self, arrivals: Sequence[Arrived]) -> None:
         began = monotonic()
-        self._run(self._steps(arrivals, now_us()))
+        self._run(self._steps(arrivals, self._alarms.now_us()))
         if monotonic() - began > STEP_SECONDS_MAX:
             for number in {arrival.connection for arrival in arrivals}:
                 self._slow_down(number)
 
     def _take_one(self, arrival: Arrived) -> None:
         began = monotonic()
-        self._run(self.machine.step(arrival, now_us()))
+        self._run(self.machine.step(arrival, self._alarms.now_us()))
         if monotonic() - began > STEP_SECONDS_MAX:
             self._slow_down(arrival.connection)
 
@@ -428,7 +428,7 @@ class Host:
         return connection is not None and connection.is_client
 
     def _set_timer(self, effect: SetTimer) -> None:
-        self._alarms.set(effect.timer, effect.at_us - now_us())
+        self._alarms.set(effect.timer, effect.at_us)
 
     def _fire(self, timer: Timer) -> None:
         self.handle(TimerFired(timer))
