@@ -79,6 +79,8 @@ def test_the_page_shows_the_tree_and_moves_when_a_broker_dies(tmp_path: Path) ->
                 async with bare(b0.address) as stranger:
                     stranger.writer.write(b"<b>who?</b>" * 10)
                     await stranger.ended()
+                points = len(b0.broker.books.account().history)
+                await until(lambda: len(b0.broker.books.account().history) > points)  # it has seen b1 alive
                 try:
                     await _watch(page, pages, b1)
                 finally:

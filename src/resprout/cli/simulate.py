@@ -83,7 +83,8 @@ def swarm(
 
     Classes of the default stack are faults, thin-links, in-turn, totals, doubled-clients, doubled-names, blackout,
     consumers, cut-repairs, disks, hung, kv, logs, slow-links, moved-clocks, moves, newcomers, producers, queues,
-    restarts, retained, rolling, spilling and unread; any draws the class, too. Other stacks have faults only.
+    restarts, retained, rolling, scoped-totals, spilling and unread; any draws the class, too. Other stacks have faults
+    only.
     """
     fixed = parse_source("", "--set").overridden(overrides).tree
     check_drawn(wanted, stack, fixed)

@@ -16,10 +16,12 @@ from resprout.logs.messages import LOG_MESSAGES
 from resprout.order.messages import (
     BROKER_MESSAGES,
     TOTAL_MESSAGES,
+    AlreadyOrdered,
     Closed,
     Forward,
     Levels,
     Lock,
+    OrderedTotal,
     Republished,
     Submit,
     TotalCopy,
@@ -91,7 +93,7 @@ RESPROUT = Stack(
     ),
     make_broker=make_broker,
     families={
-        Family.PUBLICATIONS: (Forward, Submit, Lock, Closed),
+        Family.PUBLICATIONS: (Forward, Submit, Lock, Closed, OrderedTotal, AlreadyOrdered),
         Family.LOGS: (*LOG_MESSAGES, *REPLICA_MESSAGES),
         Family.REPORTS: (Levels, TotalLevels),
         Family.SUBSCRIPTIONS: SPREAD_MESSAGES,
