@@ -107,7 +107,7 @@ class RetryQueue(SharedQueue):
         self._less(portion, len(portion.offsets))
 
     def empty(self) -> None:
-        """The subscription is over: nobody is owed anything."""
+        """End the subscription: all of its messages are released."""
         out = [portion for each in self.consumers.values() for portion in each.out]
         aside = [*self.retries.waiting_aside()]
         items = {id(portion.item): portion.item for portion in (*self._pending.take_all(), *out, *aside)}
