@@ -12,6 +12,7 @@
   happened to any node or link, for so long that there is no doubt (`audit.history`).
 - In a group, nobody is handed a message of a key of which another consumer has one that it has not acknowledged. Judged
   where nothing happened to any node or link, since whoever is not heard has what it has taken from it.
+- Of messages with one topic and `message_id`, it hands out one (`audit.repeats`).
 - Each consumer is handed the ordered publications of a client, and of one lane, in the order they were made (see
   `audit.causal`); in a group, those that name a common key.
 """
@@ -24,9 +25,11 @@ from resprout.audit.causal import Delivered, overtaken_by
 from resprout.audit.history import QUIET_US, History
 from resprout.audit.interest import matches
 from resprout.audit.records import NEVER, MessageId, PublicationRecord, durable_of, identity_of, seconds
+from resprout.audit.repeats import SLACK_US, RepeatedMessages
 from resprout.audit.verdict import Anomaly
 from resprout.core.bundle import Pair
 from resprout.core.errors import UsageError
+from resprout.core.message_ids import WINDOW_US
 from resprout.filters.predicate import Predicate, parse_predicate
 from resprout.trace import kinds
 from resprout.trace.schema import Row, TraceError, values
@@ -93,6 +96,8 @@ class DurableRecord:
         self.terminated: dict[MessageId, int] = {}
         """The first row in which a consumer gave it up."""
         self.dead: dict[MessageId, list[DeadLetterRow]] = {}
+        self.message_id_us = WINDOW_US
+        """How long its broker recognises repeats."""
 
     def is_judged_for_loss(self, history: History) -> bool:
         is_kept = self.confirmed is not None and bool(self.present)
@@ -189,6 +194,7 @@ def read_durables(history: History) -> list[DurableRecord]:
             each.drops |= "drop_oldest" in about
             each.max_deliver = _count(number, about.get("max_deliver", "0"))
             each.ack_wait_us = _count(number, about.get("ack_wait", "0"))
+            each.message_id_us = _count(number, about.get("message_ids", str(WINDOW_US)))
             asked = _predicate(number, row)
             if each.confirmed is None:
                 each.predicate, each.is_group = asked, "group" in about
@@ -222,14 +228,19 @@ def read_durables(history: History) -> list[DurableRecord]:
 
 def check_durables(history: History, durables: Iterable[DurableRecord], owed: bytearray) -> Iterator[Anomaly]:
     """`owed`: which publications are owed, without those that have expired."""
+    repeated = RepeatedMessages(history.publications)
     for each in durables:
+        yield from _repeated(each, history, repeated)
         yield from _handed_rightly(each, history)
         yield from _handed_though_known(each, history)
         yield from _in_two_hands(each, history)
         yield from _in_order(each, history)
         yield from check_retries(each, history)
         if each.is_judged_for_loss(history):
-            missing = [*_lost(each, history, owed), *_lost_with_a_consumer(each, history, owed)]
+            missing = [
+                *_lost(each, history, owed, repeated),
+                *_lost_with_a_consumer(each, history, owed, repeated),
+            ]
             if len(missing) > each.dropped:
                 yield from missing
 
@@ -297,9 +308,40 @@ def _in_order(each: DurableRecord, history: History) -> Iterator[Anomaly]:
             yield _anomaly(each, history, id, handed, f"after {history.naming.message(later[0])}")
 
 
-def _lost(each: DurableRecord, history: History, owed: bytearray) -> Iterator[Anomaly]:
+def _repeated(each: DurableRecord, history: History, repeated: RepeatedMessages) -> Iterator[Anomaly]:
+    for group in repeated.groups:
+        handed = sorted((each.handed[p.id][0], p.time_us, p.id) for p in group if p.id in each.handed)
+        for (first, made_us, one), (second, also_us, other) in itertools.pairwise(handed):
+            is_sure = second.time_us - min(made_us, also_us) < each.message_id_us
+            if is_sure and not (second.is_again and _may_be_unknown(each, history, first, second)):
+                what = f"which repeats {history.naming.message(one)}, handed out at {seconds(first.time_us)}"
+                yield _anomaly(each, history, other, second, what)
+
+
+def _may_be_unknown(each: DurableRecord, history: History, first: HandedOut, second: HandedOut) -> bool:
+    """Whether the broker that handed out the second message may not have known of the first: the one before it died
+    before it told, and the consumer that had the message was gone."""
+    is_gone = each.over.get(first.life, NEVER) <= second.time_us
+    return is_gone and not history.calm_brokers.covers(first.time_us, second.time_us)
+
+
+def _was_repeat(each: DurableRecord, p: PublicationRecord, owed: bytearray, repeated: RepeatedMessages) -> bool:
+    """Whether a message that was not handed out may have been dropped as a repeat."""
+    for other in repeated.others(p):
+        times = each.handed.get(other.id)
+        came_us = times[0].time_us if times else other.time_us
+        was_there = bool(times) or other.id in each.dead or not owed[other.number]
+        was_there = was_there or (each.drops and other.number < p.number)
+        if was_there and p.time_us - came_us <= each.message_id_us + SLACK_US:
+            return True
+    return False
+
+
+def _lost(each: DurableRecord, history: History, owed: bytearray, repeated: RepeatedMessages) -> Iterator[Anomaly]:
     for p in history.publications:
         if each.confirmed is None or each.predicate is None or p.row < each.confirmed or not owed[p.number]:
+            continue
+        if _was_repeat(each, p, owed, repeated) and p.id not in each.handed:
             continue
         if p.id not in each.handed and p.id not in each.dead and matches(each.predicate, p):
             name = history.name(p.number)
@@ -307,7 +349,9 @@ def _lost(each: DurableRecord, history: History, owed: bytearray) -> Iterator[An
             yield Anomaly(RULE, p.time_us, each.name, (name,), text)
 
 
-def _lost_with_a_consumer(each: DurableRecord, history: History, owed: bytearray) -> Iterator[Anomaly]:
+def _lost_with_a_consumer(
+    each: DurableRecord, history: History, owed: bytearray, repeated: RepeatedMessages
+) -> Iterator[Anomaly]:
     latest = history.ended_us - LONG_US
     if each.predicate is None or min(each.present.values()) > latest:
         return
@@ -315,6 +359,8 @@ def _lost_with_a_consumer(each: DurableRecord, history: History, owed: bytearray
         p = _published(history, id)
         if p is None or id in each.done or id in each.dead or p.row < (each.confirmed or 0) or not owed[p.number]:
             continue
+        if any(each.handed[other.id][-1] > times[-1] for other in repeated.others(p) if other.id in each.handed):
+            continue  # that one was handed out in its place
         if not any(_has(each, id, handed, latest) for handed in times):
             is_gone = each.over.get(times[-1].life, NEVER) <= latest
             gone = f"{times[-1].life[0]}, which {'is gone' if is_gone else 'gave it back'} and has not acknowledged it"

@@ -11,7 +11,7 @@ from resprout.core.bundle import topics_of
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
 from resprout.core.limits import AttributeValue
-from resprout.core.timing import due_of, expires_of, published_of
+from resprout.core.timing import MESSAGE_ID, due_of, expires_of, published_of
 
 
 class MessageId(NamedTuple):
@@ -72,6 +72,12 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     def deliver_at(self) -> float | None:
         """From when on it is delivered, in seconds since 1970; None: it was not delayed."""
         return _seconds(due_of(self.attributes))
+
+    @property
+    def message_id(self) -> str | None:
+        """The id that its publisher gave it (`publish(message_id=...)`); None: it has none."""
+        value = self.attributes.get(MESSAGE_ID)
+        return value if isinstance(value, str) else None
 
     @property
     def stream(self) -> str:

@@ -26,9 +26,13 @@ from resprout.core.message_fields import (
     Otherwise,
     TotalSequence,
 )
+from resprout.core.message_ids import ID_BYTES, PUBLICATION_BYTES
 
 SPANS_MAX: Final = 16_384
 """In one message."""
+IDS_MAX: Final = 40_000
+"""Ids of one durable subscription that are remembered, and told in one message."""
+ID_ENTRY_BYTES: Final = ID_BYTES + PUBLICATION_BYTES
 
 
 class Span(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -66,6 +70,18 @@ class Tries(msgspec.Struct, frozen=True, array_like=True, gc=False):
     @property
     def origin(self) -> Origin:
         return (self.publisher, self.stream, self.incarnation)
+
+
+class IdBatch(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Ids of messages that a durable subscription was given first at the same time (`edge.broker.known_ids`)."""
+
+    at_s: BoundedNumber
+    """Seconds since 1970."""
+    ids: Annotated[bytes, msgspec.Meta(max_length=ID_ENTRY_BYTES * IDS_MAX)]
+    """A digest of topic and id, and one of the publication, for each of them."""
+
+
+IdBatches = Annotated[tuple[IdBatch, ...], msgspec.Meta(max_length=IDS_MAX)]
 
 
 class RetryTerms(msgspec.Struct, frozen=True, array_like=True):

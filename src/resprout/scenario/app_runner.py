@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from resprout.core.contract import Answer, Deliver, Effect
 from resprout.core.limits import AttributeValue
 from resprout.core.message import Message
+from resprout.core.message_ids import WINDOW_US
 from resprout.core.timing import DUE, EXPIRES, PUBLISHED
 from resprout.edge.client.consumer import ConsumerMachine
 from resprout.edge.client.machine import ClientMachine
@@ -355,7 +356,11 @@ def answer_of(wanted: SubscriptionSpec, message: Message) -> AcknowledgeRequest 
 class ConsumerRows:
     """Of one life."""
 
-    def __init__(self, spec: ClientSpec, wanted: SubscriptionSpec, incarnation: int) -> None:
+    def __init__(
+        self, spec: ClientSpec, wanted: SubscriptionSpec, incarnation: int, message_id_us: int = WINDOW_US
+    ) -> None:
+        """`message_id_us`: how long repeats are recognised by their ids."""
+        self._message_id_us = message_id_us
         self._node = spec.name
         self._wanted = wanted
         self._rows = ClientRows(spec.name, incarnation)
@@ -365,6 +370,7 @@ class ConsumerRows:
         more |= {"drop_oldest": "yes"} if self._wanted.when_full == "drop_oldest" else {}
         more |= {"max_deliver": str(self._wanted.max_deliver)} if self._wanted.max_deliver else {}
         more |= {"ack_wait": str(self._wanted.ack_wait_us)} if self._wanted.ack_wait_us else {}
+        more |= {"message_ids": str(self._message_id_us)} if self._message_id_us != WINDOW_US else {}
         return self._row(time_us, kinds.CONSUME, more, filter=self._wanted.filter, where=self._wanted.where)
 
     def given(self, time_us: int, effect: Deliver | Answer) -> Iterator[Row]:

@@ -87,6 +87,9 @@ class RandomOptions(msgspec.Struct, frozen=True):
     ttl_max_us: Annotated[int, msgspec.Meta(ge=1, le=3_600_000_000)] = 1_000_000
     priorities: bool = False
     """Whether publications have priorities, 0 to 9."""
+    ids: Share = 0.0
+    """Chance that a publication has a `message_id`, one of `operations` texts: clients repeat their own and those of
+    others."""
     churn: Share = 0.0
     """Chance, before each publication, that the client begins or ends one extra subscription."""
     churn_where: Share = 0.0

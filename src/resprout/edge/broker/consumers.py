@@ -13,8 +13,10 @@ from resprout.core.contract import Effect, Send, SetTimer
 from resprout.core.errors import BoundError
 from resprout.core.guarantee import Guarantee
 from resprout.core.message_fields import NUMBER_MAX, Marks, next_number
+from resprout.core.message_ids import WINDOW_US
 from resprout.edge.broker.portion import Consumer, Portion, disjoint
 from resprout.edge.broker.ports import SpillPatience
+from resprout.edge.broker.repeats import Repeats
 from resprout.edge.broker.retries import Retries
 from resprout.edge.broker.retry_queue import RetryQueue
 from resprout.edge.broker.session import ClientSession
@@ -30,6 +32,7 @@ from resprout.edge.durable_messages import (
     DropsTold,
     DurableDue,
     Handed,
+    IdBatches,
     Replayed,
     RetryDue,
     Settle,
@@ -105,10 +108,13 @@ class Consumers:
         share_bytes: int = 1 << 62,
         notice_delay_us: int = 0,
         epoch_us: int = 0,
+        repeats_us: int = WINDOW_US,
     ) -> None:
         """`changed` is told when a subscription has other consumers than before. `patience` is told of what may wait on
         disk. `share_bytes`: what a subscription that drops the oldest may be owed. `notice_delay_us`: so long a notice
-        of dropped messages waits for something that is handed out. `epoch_us`: time 0 in microseconds since 1970."""
+        of dropped messages waits for something that is handed out. `epoch_us`: time 0 in microseconds since 1970.
+        `repeats_us`: so long repeats of a message are recognised by its id."""
+        self._repeats_us = repeats_us
         self._sessions = sessions
         self._changed = changed
         self._patience = patience
@@ -134,11 +140,12 @@ class Consumers:
         spans: Spans = (),
         drops: Drops = NO_DROPS,
         tries: tuple[Tries, ...] = (),
+        ids: IdBatches = (),
     ) -> HeldDurable:
         """It lives here from now on. Its session wants nothing yet, and has nothing."""
         session = self._sessions.arrive(inner_name(name), 0, 0)
         session.is_inner = True
-        retries = Retries(terms.retry, tries, self._epoch_us)
+        retries = Retries(terms.retry, tries, self._epoch_us, Repeats(self._repeats_us, ids))
         queue = RetryQueue(session, terms.group, self._sessions.took, done, spans, drops, retries)
         if terms.when_full is WhenFull.SPILL and self._patience is not None:
             queue.patience = self._patience
@@ -299,6 +306,8 @@ class Consumers:
         for name, spans in queue.take_back_overdue().items():
             out.append(Send(name, TakenBack(tuple(spans))))
         is_awaiting = bool(held.awaited) and now_us < held.awaited_until_us
+        if not is_awaiting:
+            queue.decide_repeats(is_final=True)
         if held.terms.when_full is WhenFull.DROP_OLDEST:
             # Consumers that return may have what seems to wait.
             queue.drop_oldest(NUMBER_MAX if is_awaiting else held.terms.max_pending, self._share_bytes)

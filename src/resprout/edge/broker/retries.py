@@ -20,6 +20,7 @@ from typing import Final
 from resprout.core.bundle import Origin
 from resprout.core.message_fields import next_number
 from resprout.edge.broker.portion import IndexByOrigin, Portion
+from resprout.edge.broker.repeats import Repeats
 from resprout.edge.durable_messages import RetryTerms, Tries
 
 TRIES_TOLD_MAX: Final = 2_000
@@ -110,8 +111,15 @@ class TryCounts:
 class Retries:
     """Of one subscription where it lives."""
 
-    def __init__(self, policy: RetryTerms | None, known: Iterable[Tries] = (), epoch_us: int = 0) -> None:
+    def __init__(
+        self,
+        policy: RetryTerms | None,
+        known: Iterable[Tries] = (),
+        epoch_us: int = 0,
+        repeats: Repeats | None = None,
+    ) -> None:
         """`known`: what an earlier home told. `epoch_us`: time 0 in microseconds since 1970."""
+        self.repeats = repeats or Repeats()
         self.policy = policy
         self.epoch_us = epoch_us
         self.dead: dict[int, DeadMessage] = {}

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from resprout.core.message_fields import NUMBER_MAX
 from resprout.edge.broker.portion import Consumer, Portion
+from resprout.edge.broker.repeats import Numbered
 from resprout.edge.broker.retries import REJECTED, TOO_LATE, DeadMessage
 from resprout.edge.broker.sharing import SharedQueue
 from resprout.edge.durable_messages import Span
@@ -70,6 +71,34 @@ class RetryQueue(SharedQueue):
                     retries.put_aside(rest, due_us)
             if rest is not None:
                 retries.expires(rest)
+
+    def decide_repeats(self, is_final: bool) -> None:
+        """Count repeats as done that an earlier home may have handed out; see `Repeats.decide`."""
+        repeats = self.retries.repeats
+        for origin, seq in repeats.decide(self._was_handed, is_final, self.retries.wall_us) if repeats.doubts else ():
+            span = Span(*origin, seq, seq)
+            for portion in self._pending.find_again(origin, seq, seq):
+                repeats.dropped += len(portion.take(seq, seq))
+                self._done_waiting(portion, span)
+            for portion in self.retries.aside.find(origin, seq, seq):
+                self._done_aside(portion, span)
+
+    def _was_handed(self, message: Numbered) -> bool:
+        """Whether a consumer has a message, or it is done."""
+        origin, seq = message
+        done = self._progress.of(origin)
+        if done is not None and seq in done:
+            return True
+        return any(
+            portion.take(seq, seq) for each in self.consumers.values() for portion in each.out.find(origin, seq, seq)
+        )
+
+    def told(self) -> None:
+        """Note that other brokers are told in this step what was dropped, and which ids came. Items of which it is not
+        decided whether they are repeats are kept on."""
+        self.dropped_items.tell()
+        for item in self.retries.repeats.doubted_items():
+            self.dropped_items.note(item)
 
     def oldest_us(self) -> int:
         """When the oldest message came that is not done, to the second; 0: there is none."""

@@ -15,6 +15,7 @@ from typing import Final
 from resprout.core import limits
 from resprout.core.contract import Answer, Deliver, Effect, Machine, Note, Request
 from resprout.core.guarantee import ReceiptLevel
+from resprout.core.message_ids import WINDOW_US
 from resprout.edge.client.machine import ClientMachine, ClientOptions
 from resprout.edge.requests import AcknowledgeRequest, FlushRequest, LeaveRequest, Published, SettleRequest, TakeRequest
 from resprout.links.links import Links
@@ -326,6 +327,7 @@ class RealConsumer(RealLife):
         writer: RowWriter,
         on_note: Callable[[Row], None],
         keyring: Keyring | None = None,
+        message_id_us: int = WINDOW_US,
     ) -> None:
         machine = make_consumer(spec, wanted, incarnation, tuple(brokers), epoch_us())
         super().__init__(
@@ -335,7 +337,7 @@ class RealConsumer(RealLife):
         self.busy = False
         self.pending = 0
         self._wanted = wanted
-        self._rows = ConsumerRows(spec, wanted, incarnation)
+        self._rows = ConsumerRows(spec, wanted, incarnation, message_id_us)
 
     def start(self, start_us: int) -> None:
         super().start(start_us)

@@ -1,7 +1,8 @@
 """`queues`: groups and durable subscriptions whose consumers reject messages, are too slow, or die, while brokers die.
 
 Some messages are poison, which no consumer can process; they become dead letters, which other consumers are given. In
-most trials some messages are delayed, some expire, and some have priorities. Brokers die once or twice, or all at once
+most trials some messages are delayed, some expire, and some have priorities. In half of them messages have ids, and
+repeat each other. Brokers die once or twice, or all at once
 and with their disks; consumers freeze, die and return.
 """
 
@@ -33,6 +34,7 @@ POISON: Final = (0.0, 0.1, 0.3)
 DELAYS: Final = (0.0, 0.1, 0.4)
 DELAY_MAX_US: Final = (50_000, 2_000_000, 10_000_000)
 TTL_MAX_US: Final = (20_000, 1_000_000, 10_000_000)
+IDS: Final = (0.0, 0.0, 0.3, 1.0)
 FLAKY: Final = (0.0, 0.0, 0.2)
 LOG_BYTES: Final = (1 << 14, 64 << 20, 64 << 20)
 TIME_LIMIT_US: Final = 3_600_000_000
@@ -62,6 +64,7 @@ def _with_queues(drawn: Scenario, rng: Random) -> Scenario:
     reader = ClientSpec("undertaker", rng.choice(drawn.brokers).name, subscriptions=(SubscriptionSpec("dead/#"),))
     options = {**drawn.options, "log_bytes": rng.choice(LOG_BYTES)}
     drawn = _with_times(drawn, random_for(drawn.seed, "times of messages"))
+    drawn = _with_ids(drawn, random_for(drawn.seed, "ids of messages"))
     return msgspec.structs.replace(
         drawn, clients=(*drawn.clients, *found, reader), options=options, time_limit_us=TIME_LIMIT_US
     )
@@ -78,6 +81,18 @@ def _with_times(drawn: Scenario, rng: Random) -> Scenario:
             )  # fmt: skip
             work = msgspec.structs.replace(work, options=options)
         works.append(work)
+    return msgspec.structs.replace(drawn, workloads=tuple(works))
+
+
+def _with_ids(drawn: Scenario, rng: Random) -> Scenario:
+    """Let messages have ids in half of the trials, of which many repeat each other."""
+    share = rng.choice(IDS)
+    works = [
+        msgspec.structs.replace(work, options=msgspec.structs.replace(work.options, ids=share))
+        if share and isinstance(work.options, RandomOptions)
+        else work
+        for work in drawn.workloads
+    ]
     return msgspec.structs.replace(drawn, workloads=tuple(works))
 
 

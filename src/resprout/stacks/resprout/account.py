@@ -101,6 +101,7 @@ def _durable(held: HeldDurable, life: BrokerLife) -> DurableSeen:
         queue.session.owed_bytes,
         round((life.now_us - oldest_us) / 1e6, 1) if oldest_us else 0.0,
         retries.redeliveries, retries.dead_letters, queue.drops.messages,
+        retries.repeats.dropped,
     )  # fmt: skip
 
 

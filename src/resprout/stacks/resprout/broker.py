@@ -87,7 +87,7 @@ from resprout.stacks.desk import Desk, Handler, on, said_by
 from resprout.stacks.peers import Peer
 from resprout.stacks.resprout import account
 from resprout.stacks.resprout.draining import DrainOver
-from resprout.stacks.resprout.durable_state import DurableDone, DurableHeard, DurableKnown
+from resprout.stacks.resprout.durable_state import DurableDone, DurableHeard, DurableIds, DurableKnown
 from resprout.stacks.resprout.joining.newcomer import JoinAgain, NewcomerState
 from resprout.stacks.resprout.joining.offers import ChooseParent
 from resprout.stacks.resprout.messages import (
@@ -327,7 +327,8 @@ class ResproutBroker(Shell):
             on(Uninterested, parts.wishes.uninterested), on(ListenersChanged, book.listeners.changed),
             on(ListenersHeard, book.listeners.heard), on(ClientBegan, book.roll.heard),
             on(DurableKnown, book.durables.known), on(DurableHeard, book.durables.heard),
-            on(DurableDone, book.durables.done), on(ReadersPaused, parts.pauses.heard),
+            on(DurableDone, book.durables.done), on(DurableIds, book.durables.ids),
+            on(ReadersPaused, parts.pauses.heard),
             on(AskUnread, parts.unread.asked), on(UnreadTold, parts.unread.told),
             # the tree: who lives, who comes and goes, and repairs
             *dict.fromkeys((Tell, Told, Seek, Sought), parts.tree_news.heard).items(),

@@ -152,6 +152,7 @@ class BrokerParts:
                 self.interest.index,
                 self._durable_states,
                 lambda: self.values.store,
+                lambda: self.client_book.durables.all_ids(),
             )
             if options.durable == "journal"
             else None
