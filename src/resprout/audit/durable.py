@@ -22,9 +22,19 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from resprout.audit.causal import Delivered, overtaken_by
+from resprout.audit.follow_ups import check_follow_ups, is_followed, read_follow_up
 from resprout.audit.history import QUIET_US, History
 from resprout.audit.interest import matches
-from resprout.audit.records import NEVER, MessageId, PublicationRecord, durable_of, identity_of, seconds
+from resprout.audit.records import (
+    NEVER,
+    MessageId,
+    PublicationRecord,
+    count_of,
+    durable_of,
+    identity_of,
+    parsed_id,
+    seconds,
+)
 from resprout.audit.repeats import SLACK_US, RepeatedMessages
 from resprout.audit.verdict import Anomaly
 from resprout.core.bundle import Pair
@@ -96,6 +106,11 @@ class DurableRecord:
         self.terminated: dict[MessageId, int] = {}
         """The first row in which a consumer gave it up."""
         self.dead: dict[MessageId, list[DeadLetterRow]] = {}
+        self.followed: dict[MessageId, MessageId] = {}
+        """By message: its follow-up."""
+        self.second_follow_ups: list[tuple[MessageId, Row]] = []
+        self.told_of_follow_up: dict[MessageId, Row] = {}
+        """Messages of which a consumer was told that their follow-up is published."""
         self.message_id_us = WINDOW_US
         """How long its broker recognises repeats."""
 
@@ -115,9 +130,17 @@ class DurableRecord:
         """
         if self.predicate is None or self.asked is None:
             return False
-        is_settled = p.id in self.done or p.id in self.dead
+        is_settled = p.id in self.done or p.id in self.dead or p.id in self.followed
         is_open = p.row > self.asked and not is_settled if self.present else True
         return is_open and matches(self.predicate, p)
+
+    def follow(self, of: MessageId, follow_up: MessageId, row: Row) -> None:
+        if self.followed.setdefault(of, follow_up) != follow_up:
+            self.second_follow_ups.append((of, row))
+
+    def told_safe(self) -> Iterator[MessageId]:
+        """Return follow-ups that are safe, because a consumer was told so."""
+        return (self.followed[id] for id in self.told_of_follow_up if id in self.followed)
 
     @property
     def may_come_back(self) -> bool:
@@ -183,6 +206,10 @@ def read_durables(history: History) -> list[DurableRecord]:
         if row.kind == kinds.DEAD_LETTER:
             _read_dead_letter(found, number, row)
             continue
+        if row.kind == kinds.FOLLOW_UP:
+            name, of, follow_up = read_follow_up(number, row)
+            found.setdefault(name, DurableRecord(name)).follow(of, follow_up, row)
+            continue
         name = durable_of(number, row)
         each = found.setdefault(name, DurableRecord(name))
         about = row.attributes or {}
@@ -192,9 +219,9 @@ def read_durables(history: History) -> list[DurableRecord]:
             each.begun[each.life(row.node)] = row.time_us
             each.asked = number if each.asked is None else each.asked
             each.drops |= "drop_oldest" in about
-            each.max_deliver = _count(number, about.get("max_deliver", "0"))
-            each.ack_wait_us = _count(number, about.get("ack_wait", "0"))
-            each.message_id_us = _count(number, about.get("message_ids", str(WINDOW_US)))
+            each.max_deliver = count_of(number, about.get("max_deliver", "0"))
+            each.ack_wait_us = count_of(number, about.get("ack_wait", "0"))
+            each.message_id_us = count_of(number, about.get("message_ids", str(WINDOW_US)))
             asked = _predicate(number, row)
             if each.confirmed is None:
                 each.predicate, each.is_group = asked, "group" in about
@@ -207,6 +234,8 @@ def read_durables(history: History) -> list[DurableRecord]:
             id = identity_of(number, row)
             each.acknowledged.setdefault((each.life(row.node), id), number)
             each.done.setdefault(id, []).append((row.time_us, each.life(row.node)))
+            if "follow_up" in about:
+                each.told_of_follow_up.setdefault(id, row)
             each.hands.take(_pairs(history, id), id)
         elif row.kind in (kinds.REJECTED, kinds.TERMINATED):
             id = identity_of(number, row)
@@ -215,10 +244,10 @@ def read_durables(history: History) -> list[DurableRecord]:
             if row.kind == kinds.TERMINATED:
                 each.terminated.setdefault(id, number)
         elif row.kind == kinds.DROPS_TOLD:
-            each.dropped = max(each.dropped, _count(number, about.get("dropped", "")))
+            each.dropped = max(each.dropped, count_of(number, about.get("dropped", "")))
         else:
             id = identity_of(number, row)
-            deliveries = _count(number, about.get("deliveries", "1"))
+            deliveries = count_of(number, about.get("deliveries", "1"))
             handed = HandedOut(number, row.time_us, each.life(row.node), "redelivered" in about, deliveries)
             each.handed.setdefault(id, []).append(handed)
             if each.is_group:
@@ -236,6 +265,7 @@ def check_durables(history: History, durables: Iterable[DurableRecord], owed: by
         yield from _in_two_hands(each, history)
         yield from _in_order(each, history)
         yield from check_retries(each, history)
+        yield from check_follow_ups(each, history)
         if each.is_judged_for_loss(history):
             missing = [
                 *_lost(each, history, owed, repeated),
@@ -343,7 +373,8 @@ def _lost(each: DurableRecord, history: History, owed: bytearray, repeated: Repe
             continue
         if _was_repeat(each, p, owed, repeated) and p.id not in each.handed:
             continue
-        if p.id not in each.handed and p.id not in each.dead and matches(each.predicate, p):
+        is_settled = p.id in each.handed or p.id in each.dead or is_followed(each, history, p.id, owed)
+        if not is_settled and matches(each.predicate, p):
             name = history.name(p.number)
             text = f"{each.name}: nobody was handed {name}, published on {p.topic} at {seconds(p.time_us)}"
             yield Anomaly(RULE, p.time_us, each.name, (name,), text)
@@ -358,6 +389,8 @@ def _lost_with_a_consumer(
     for id, times in each.handed.items():
         p = _published(history, id)
         if p is None or id in each.done or id in each.dead or p.row < (each.confirmed or 0) or not owed[p.number]:
+            continue
+        if is_followed(each, history, id, owed):
             continue
         if any(each.handed[other.id][-1] > times[-1] for other in repeated.others(p) if other.id in each.handed):
             continue  # that one was handed out in its place
@@ -442,18 +475,9 @@ def _read_dead_letter(found: dict[str, DurableRecord], number: int, row: Row) ->
     name, id, deliveries = (about.get(key) for key in ("dead_subscription", "dead_id", "dead_deliveries"))
     if not isinstance(name, str) or not isinstance(id, str) or not isinstance(deliveries, int):
         raise TraceError(f"row {number}: a dead letter that does not say whose it is")
-    origin, _, seq = id.rpartition(":")
-    source, _, stream = origin.rpartition("/")
-    publisher, _, life = source.rpartition(".")
-    message = (publisher, _count(number, life), stream, _count(number, seq))
+    message = parsed_id(number, id)
     letter = DeadLetterRow(number, row.time_us, row.node, identity_of(number, row), deliveries)
     found.setdefault(name, DurableRecord(name)).dead.setdefault(message, []).append(letter)
-
-
-def _count(number: int, text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise TraceError(f"row {number}: {text!r} is no number of messages")
-    return int(text)
 
 
 def _pairs(history: History, id: MessageId) -> tuple[Pair, ...]:

@@ -3,7 +3,8 @@
 A message of a durable subscription also knows the inbox that takes its ack.
 """
 
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -115,6 +116,16 @@ class AckedInbox(Protocol):
 
     def term(self, *messages: "DurableMessage", reason: str = "") -> None: ...
 
+    def publish_and_ack(
+        self,
+        message: "DurableMessage",
+        topic: str,
+        payload: Any,
+        *,
+        keys: Sequence[str] = (),
+        attributes: Mapping[str, AttributeValue] | None = None,
+    ) -> Any: ...
+
 
 class DurableMessage(Message, frozen=True, gc=True, kw_only=True, eq=False):
     """A message to acknowledge. It equals no other: two deliveries of one publication have the same `id`."""
@@ -139,6 +150,18 @@ class DurableMessage(Message, frozen=True, gc=True, kw_only=True, eq=False):
     def term(self, reason: str = "") -> None:
         """Give it up: no consumer receives it again, and it becomes a dead letter. UsageError as for `nack`."""
         self.inbox.term(self, reason=reason)
+
+    def publish_and_ack(
+        self,
+        topic: str,
+        payload: Any,
+        *,
+        keys: Sequence[str] = (),
+        attributes: Mapping[str, AttributeValue] | None = None,
+    ) -> Any:
+        """Publish what follows from it and acknowledge it, in one step: `await message.publish_and_ack(...)`, without
+        `await` in blocking code. See `DurableInbox.publish_and_ack`."""
+        return self.inbox.publish_and_ack(self, topic, payload, keys=keys, attributes=attributes)
 
     def __repr__(self) -> str:
         return f"<durable message {self.id} on {self.topic}>"

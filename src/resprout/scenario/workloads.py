@@ -95,7 +95,7 @@ class RandomApp(PacedApp):
             if self._options.priorities:
                 attributes = {**attributes, PRIORITY: self.rng.randint(0, PRIORITY_MAX)}
             if self._options.ids and self.rng.random() < self._options.ids:
-                attributes = {**attributes, MESSAGE_ID: f"m{self.rng.randrange(self.spec.operations)}"}
+                attributes = {**attributes, MESSAGE_ID: f"m{self.rng.randrange(1 + self.spec.operations // 2)}"}
             delay_us = self._draw_us(self._options.delays, self._options.delay_max_us)
             ttl_us = self._draw_us(self._options.expiries, self._options.ttl_max_us)
             if delay_us:

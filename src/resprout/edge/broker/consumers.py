@@ -6,7 +6,7 @@ stack's business; it calls `open` and `close`.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from resprout.core.bundle import pick, whole
 from resprout.core.contract import Effect, Send, SetTimer
@@ -93,6 +93,10 @@ class HeldDurable:
         told."""
         self.retry_us = 0
         """When the queue is looked at again because of time (`RetryDue`); 0: not yet planned."""
+        self.steps: dict[Any, Any] = {}
+        """For the stack: follow-ups that are not safe."""
+        self.follow_ups = 0
+        """Follow-ups that are safe, of this broker."""
         self.replay = ""
         """What of the past a consumer has to read first."""
         self.missing = ""
@@ -315,7 +319,7 @@ class Consumers:
             queue.hand_out(lambda consumer, portion: self._give(held, consumer, portion, out))
             self._plan_notice(held, now_us, out)
         next_us = queue.retries.next_us()
-        if queue.retries.dead:  # their letters are published, and looked for, with a timer that a run waits for
+        if queue.retries.dead or held.steps:  # their publications are looked for, with a timer that a run waits for
             next_us = min(next_us or NUMBER_MAX, now_us + self._notice_delay_us)
         if next_us and (not held.retry_us or next_us < held.retry_us):
             held.retry_us = next_us

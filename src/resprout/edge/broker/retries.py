@@ -124,8 +124,10 @@ class Retries:
         self.epoch_us = epoch_us
         self.dead: dict[int, DeadMessage] = {}
         """By the `id` of the portion."""
+        self.following: dict[int, Portion] = {}
+        """By the `id` of the portion: single messages whose follow-ups are not safe."""
         self.aside = IndexByOrigin()
-        """Portions that wait for their time, or are dead."""
+        """Portions that wait for their time, are dead, or whose follow-up is under way."""
         self.now_us = 0
         """Time of the step; whoever calls the queue sets it."""
         self.redeliveries = 0
@@ -251,6 +253,7 @@ class Retries:
         portion.due_us = 0
         self.aside.remove(portion)
         self.dead.pop(id(portion), None)
+        self.following.pop(id(portion), None)
         self._dropped += 1
         if self._dropped > STALE_MAX + len(self._due) // 2:
             self._dropped = 0
@@ -304,12 +307,17 @@ class Retries:
             self.dead[id(part)] = DeadMessage(part, consumer, reason)
         return parts
 
+    def is_leaving(self, portion: Portion) -> bool:
+        """Whether a message aside is handed to nobody any more: it is dead, or its follow-up is under way."""
+        return id(portion) in self.dead or id(portion) in self.following
+
     def waiting_aside(self) -> Iterator[Portion]:
         return iter(self.aside)
 
     def clear(self) -> None:
         self.aside.clear()
         self.dead.clear()
+        self.following.clear()
         self._due.clear()
         self._deadlines.clear()
 

@@ -6,6 +6,7 @@ See `SharedQueue` for who is handed what, and `Retries` for what is counted.
 from bisect import bisect_right
 from collections.abc import Iterator
 
+from resprout.core.bundle import Origin
 from resprout.core.message_fields import NUMBER_MAX
 from resprout.edge.broker.portion import Consumer, Portion
 from resprout.edge.broker.repeats import Numbered
@@ -61,7 +62,7 @@ class RetryQueue(SharedQueue):
             if rest is not None:
                 self._pending.append(rest)
                 retries.expires(rest)
-        for portion in [each for each in retries.aside if each.expiries and id(each) not in retries.dead]:
+        for portion in [each for each in retries.aside if each.expiries and not retries.is_leaving(each)]:
             due_us, rest = portion.due_us, self._unexpired(portion)
             if rest is not portion:
                 retries.drop(portion)
@@ -86,10 +87,7 @@ class RetryQueue(SharedQueue):
     def _was_handed(self, message: Numbered) -> bool:
         """Whether a consumer has a message, or it is done."""
         origin, seq = message
-        done = self._progress.of(origin)
-        if done is not None and seq in done:
-            return True
-        return any(
+        return self.is_done(origin, seq) or any(
             portion.take(seq, seq) for each in self.consumers.values() for portion in each.out.find(origin, seq, seq)
         )
 
@@ -117,8 +115,8 @@ class RetryQueue(SharedQueue):
         return iter(self._pending)
 
     def purge(self) -> int:
-        """Drop everything that no consumer has, and is not dead. Return how many messages that were."""
-        aside = [portion for portion in self.retries.aside if id(portion) not in self.retries.dead]
+        """Drop everything that no consumer has, and that is not leaving. Return how many messages that were."""
+        aside = [portion for portion in self.retries.aside if not self.retries.is_leaving(portion)]
         for portion in aside:
             self._unlock_keys(portion)
             self.retries.drop(portion)
@@ -130,6 +128,58 @@ class RetryQueue(SharedQueue):
     def dead_letter_is_safe(self, dead: DeadMessage) -> None:
         """The message is done."""
         portion = dead.portion
+        self._unlock_keys(portion)
+        self.retries.drop(portion)
+        self._note_done(portion.bundle, portion.offsets)
+        self._less(portion, len(portion.offsets))
+
+    def is_done(self, origin: Origin, seq: int) -> bool:
+        done = self._progress.of(origin)
+        return done is not None and seq in done
+
+    def is_dead(self, origin: Origin, seq: int) -> bool:
+        """Whether a message was given up."""
+        dead = self.retries.dead
+        return any(id(each) in dead and each.take(seq, seq) for each in self.retries.aside.find(origin, seq, seq))
+
+    def set_aside(self, span: Span) -> Portion | None:
+        """Take one message from whoever has it, or from those that wait, because its follow-up is published. Return it,
+        or None if it is not here, or dead."""
+        seq, retries = span.first, self.retries
+        for name in self.consumers:
+            for portion in self._take_from(name, span):
+                self._unlock(portion)
+                return self._follow(portion)
+        for portion in self._pending.find_again(span.origin, seq, seq):
+            if mine := portion.take(seq, seq):
+                part, rest = portion.cut(mine), portion.without(seq, seq)
+                self._pending.lessen(portion, 1)
+                if rest:
+                    portion.offsets = rest
+                else:
+                    self._pending.remove(portion)
+                return self._follow(part)
+        for portion in retries.aside.find(span.origin, seq, seq):
+            if (mine := portion.take(seq, seq)) and not retries.is_leaving(portion):
+                part, rest = portion.cut(mine), portion.without(seq, seq)
+                if rest:
+                    portion.offsets = rest
+                else:
+                    self._unlock_keys(portion)
+                    retries.drop(portion)
+                return self._follow(part)
+        return None
+
+    def _follow(self, portion: Portion) -> Portion:
+        """Later messages of its keys wait until its follow-up is safe."""
+        portion.deadline_us = 0
+        self._lock_keys(portion, "")
+        self.retries.aside.add(portion)
+        self.retries.following[id(portion)] = portion
+        return portion
+
+    def is_followed(self, portion: Portion) -> None:
+        """The follow-up of a message is safe: it is done."""
         self._unlock_keys(portion)
         self.retries.drop(portion)
         self._note_done(portion.bundle, portion.offsets)

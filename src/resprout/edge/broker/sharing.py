@@ -454,8 +454,8 @@ class SharedQueue:
     def _done_aside(self, portion: Portion, span: Span) -> None:
         """These messages are done. They were handed out before, and are aside."""
         dead = self.retries.dead.get(id(portion))
-        if dead is not None and dead.letter is not None:
-            return  # its dead letter is on the way
+        if (dead is not None and dead.letter is not None) or id(portion) in self.retries.following:
+            return  # its dead letter, or its follow-up, is on the way
         if self._without(portion, span) is None:
             self._unlock_keys(portion)
             self.retries.drop(portion)

@@ -17,7 +17,15 @@ from resprout.core.contract import Answer, Deliver, Effect, Machine, Note, Reque
 from resprout.core.guarantee import ReceiptLevel
 from resprout.core.message_ids import WINDOW_US
 from resprout.edge.client.machine import ClientMachine, ClientOptions
-from resprout.edge.requests import AcknowledgeRequest, FlushRequest, LeaveRequest, Published, SettleRequest, TakeRequest
+from resprout.edge.requests import (
+    AcknowledgeRequest,
+    FlushRequest,
+    FollowUpRequest,
+    LeaveRequest,
+    Published,
+    SettleRequest,
+    TakeRequest,
+)
 from resprout.links.links import Links
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address
@@ -356,6 +364,6 @@ class RealConsumer(RealLife):
                     self.record(row)
             self._writer.save()  # before the acknowledgement leaves
             done = [each for answer in answers if isinstance(answer, AcknowledgeRequest) for each in answer.messages]
-            settled = [answer for answer in answers if isinstance(answer, SettleRequest)]
+            settled = [answer for answer in answers if isinstance(answer, SettleRequest | FollowUpRequest)]
             for said in (AcknowledgeRequest(tuple(done)), *settled):
                 self._host.loop.call_soon(self._host.handle, Request(said))

@@ -34,6 +34,7 @@ from resprout.edge.durable_messages import (
     Consume,
     DurableDue,
     EndSubscription,
+    FollowUp,
     Replayed,
     RetryDue,
     Settle,
@@ -316,7 +317,7 @@ class ResproutBroker(Shell):
             on(AskAudience, parts.audience.asked), on(AskValues, parts.values.ask),
             on(AskOutcome, parts.values.ask_outcome), on(Consume, durables.consume),
             on(Acknowledge, durables.consumers.acknowledge), on(Replayed, durables.consumers.replayed),
-            on(Settle, durables.settle),
+            on(Settle, durables.settle), on(FollowUp, durables.follow_ups.follow),
             on(EndSubscription, durables.end_subscription),
             # bundles, totals, interest, and what is said of clients
             on(Forward, parts.forwarding.forwarded), on(Levels, parts.forwarding.take_levels),

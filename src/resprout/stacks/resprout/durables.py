@@ -46,6 +46,7 @@ from resprout.stacks.resprout.dead_letters import DeadLetters, fault_of_name, fa
 from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.durable_book import SUBSCRIPTIONS_MAX
 from resprout.stacks.resprout.durable_state import CONSUMERS_TOLD, STATE_MARKS_MAX, DurableState, UnknownDone
+from resprout.stacks.resprout.follow_ups import FollowUps
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.lost_brokers import LostBrokers
 from resprout.stacks.resprout.served_clients import ServedClients
@@ -79,6 +80,7 @@ class Durables:
         served: ServedClients,
         holds_lease: Callable[[int], bool],
         make_dead_letters: Callable[[Consumers], DeadLetters],
+        make_follow_ups: Callable[[Consumers], FollowUps],
     ) -> None:
         """`holds_lease` tells whether this broker has certainly not been declared dead."""
         self._holds_lease = holds_lease
@@ -103,7 +105,7 @@ class Durables:
             life.seat.epoch_us,
             options.message_id_us,
         )
-        self.dead_letters = make_dead_letters(self.consumers)
+        self.dead_letters, self.follow_ups = make_dead_letters(self.consumers), make_follow_ups(self.consumers)
         self._waiting: dict[str, Consume] = {}
         """Consumers that came and cannot be served yet."""
         self._silent: dict[str, int] = {}
@@ -217,6 +219,7 @@ class Durables:
         if held is not None:
             held.retry_us = 0
             self.dead_letters.look(held)
+            self.follow_ups.look(held)
             self.consumers.waking[inner_name(held.name)] = held.queue.session
 
     def settle(self, session: ClientSession, message: Settle) -> None:
