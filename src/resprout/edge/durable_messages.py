@@ -54,7 +54,6 @@ Spans = tuple[Span, ...]
 
 HANDED_OUT: Final = Derived("messages that the broker of the subscription has handed out", Otherwise.IGNORED)
 
-FOLLOWING: Final = Derived("derived from the subscription and the message", Otherwise.REPLACED)
 FOLLOW_UPS_MAX: Final = 64
 """Follow-ups of one consumer that were not answered. It keeps others until then."""
 FOLLOW_UP_BYTES: Final = 1 << 20
@@ -261,8 +260,8 @@ class FollowUp(FreeBundleMessage, frozen=True, tag=332):
     said_by: ClassVar[Sender] = Sender.CLIENT
     span: Annotated[Span, HANDED_OUT]
     """The message, one."""
-    bundle: Annotated[Bundle, FOLLOWING]
-    """One `eventual` message."""
+    bundle: Bundle
+    """One `eventual` message. The broker puts an origin, a number and a stamp of its own in place of those here."""
 
 
 class Replayed(ClientMessage, frozen=True, tag=29):

@@ -4,7 +4,7 @@ See `SharedQueue` for who is handed what, and `Retries` for what is counted.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from resprout.core.bundle import Origin
 from resprout.core.message_fields import NUMBER_MAX
@@ -142,14 +142,16 @@ class RetryQueue(SharedQueue):
         dead = self.retries.dead
         return any(id(each) in dead and each.take(seq, seq) for each in self.retries.aside.find(origin, seq, seq))
 
-    def set_aside(self, span: Span) -> Portion | None:
-        """Take one message from whoever has it, or from those that wait, because its follow-up is published. Return it,
-        or None if it is not here, or dead."""
+    def set_aside(self, consumers: Collection[str], span: Span) -> Portion | None:
+        """Take one message that these consumers were handed from whoever has it, because its follow-up is published.
+        Return it, or None if it is not here, or dead, or somebody else was handed it for the first time."""
         seq, retries = span.first, self.retries
-        for name in self.consumers:
-            for portion in self._take_from(name, span):
-                self._unlock(portion)
-                return self._follow(portion)
+        for name, consumer in self.consumers.items():
+            found = consumer.out.find(span.origin, seq, seq)
+            if name in consumers or any(portion.redelivered and portion.take(seq, seq) for portion in found):
+                for portion in self._take_from(name, span):
+                    self._unlock(portion)
+                    return self._follow(portion)
         for portion in self._pending.find_again(span.origin, seq, seq):
             if mine := portion.take(seq, seq):
                 part, rest = portion.cut(mine), portion.without(seq, seq)

@@ -33,7 +33,7 @@ from resprout.wire.bundles import check_columns
 
 PUBLISHER: Final = "follow-up."
 """Each follow-up has a publisher and a life of its own, with 94 bits of a digest in them."""
-GIVEN_UP: Final = "the message was given up before: it became a dead letter"
+SETTLED: Final = "the message was acknowledged before, or given up, without a follow-up"
 
 
 class Step:
@@ -85,10 +85,8 @@ class FollowUps:
         queue.fill()
         key = (span.origin, span.first)
         step = held.steps.get(key)
-        if queue.is_done(*key):
-            self._life.out.append(Send(session.name, FollowedUp(span)))
-        elif queue.is_dead(*key):
-            self._life.out.append(Send(session.name, FollowedUp(span, GIVEN_UP)))
+        if queue.is_done(*key) or queue.is_dead(*key):
+            self._life.out.append(Send(session.name, FollowedUp(span, self._why_not(held, key))))
         elif max(map(len, unpack_payloads(bundle))) > self._life.options.max_payload:
             reason = f"a payload is larger than {self._life.options.max_payload} bytes (max_payload)"
             self._life.out.append(Send(session.name, FollowedUp(span, reason)))
@@ -108,18 +106,18 @@ class FollowUps:
         unpublished: list[tuple[tuple[Origin, int], Step]] = [each for each in held.steps.items() if not each[1].entry]
         for key, step in unpublished:
             if step.portion is None:
-                step.portion = held.queue.set_aside(_span(key))
+                step.portion = held.queue.set_aside(step.waiting, _span(key))
             if step.portion is not None:
                 self._publish(held, key, step)
             elif held.queue.is_done(*key) or held.queue.is_dead(*key):
-                self._answer(held, key, "" if held.queue.is_done(*key) else GIVEN_UP)
+                self._answer(held, key, self._why_not(held, key))
+            elif step.waiting.isdisjoint(held.queue.consumers):
+                del held.steps[key]
         self._delivering.show()  # a broker that is alone has at once as many copies as there can be
         self._consumers.waking[held.queue.session.name] = held.queue.session
 
     def _publish(self, held: HeldDurable, key: tuple[Origin, int], step: Step) -> None:
-        (publisher, stream, incarnation), seq = key
-        id = str(MessageId(publisher, incarnation, stream, seq))
-        bundle = _derived(held.name, id, step.bundle, self._clock.stamp_after(0))
+        id, bundle = _id(key), _derived(held, key, step.bundle, self._clock.stamp_after(0))
         if self._seen.has(bundle):  # an earlier home has published it, and it came here
             self._is_safe(held, key)
             return
@@ -132,6 +130,10 @@ class FollowUps:
         step.entry = self._forwarding.accept(bundle, None, None, 0, False)
         assert step.entry is not None, "it was not known"
         self._delivering.watch(step.entry, lambda: self._is_safe(held, key))
+
+    def _why_not(self, held: HeldDurable, key: tuple[Origin, int]) -> str:
+        """Return why a message that is done, or dead, has no follow-up; empty if it has one."""
+        return "" if self._seen.mark(_origin(held, key)) else SETTLED
 
     def _is_safe(self, held: HeldDurable, key: tuple[Origin, int]) -> None:
         step = held.steps.get(key)
@@ -162,9 +164,20 @@ def _check(message: FollowUp, payload_max: int) -> None:
     check_columns(bundle, payload_max)
 
 
-def _derived(subscription: str, id: str, bundle: Bundle, stamp: int) -> Bundle:
-    digest = sha256(f"{subscription}/{id}/follow-up".encode()).digest()
-    publisher, life = f"{PUBLISHER}{digest[:8].hex()}", 1 + (int.from_bytes(digest[8:12], "big") >> 2)
+def _id(key: tuple[Origin, int]) -> str:
+    (publisher, stream, incarnation), seq = key
+    return str(MessageId(publisher, incarnation, stream, seq))
+
+
+def _origin(held: HeldDurable, key: tuple[Origin, int]) -> Origin:
+    """Return the origin of the follow-up of a message, which is the only publication of that origin."""
+    digest = sha256(f"{held.name}/{_id(key)}/follow-up".encode()).digest()
+    life = 1 + (int.from_bytes(digest[8:12], "big") >> 2)
+    return (f"{PUBLISHER}{digest[:8].hex()}", Guarantee.EVENTUAL.stream, life)
+
+
+def _derived(held: HeldDurable, key: tuple[Origin, int], bundle: Bundle, stamp: int) -> Bundle:
+    publisher, _, life = _origin(held, key)
     return Bundle(
         publisher, life, 1, 1, stamp, bundle.topic, bundle.keys, Guarantee.EVENTUAL, bundle.attributes, bundle.payloads
     )
