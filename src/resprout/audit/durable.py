@@ -367,6 +367,13 @@ def _was_repeat(each: DurableRecord, p: PublicationRecord, owed: bytearray, repe
     return False
 
 
+def _was_replaced(each: DurableRecord, p: PublicationRecord, row: int, repeated: RepeatedMessages) -> bool:
+    """Whether another message with the same id was handed out, or given up, in place of one that came back."""
+    later = (times[-1].row for other in repeated.others(p) if (times := each.handed.get(other.id)))
+    given_up = (letters[0].row for other in repeated.others(p) if (letters := each.dead.get(other.id)))
+    return any(number > row for number in (*later, *given_up))
+
+
 def _lost(each: DurableRecord, history: History, owed: bytearray, repeated: RepeatedMessages) -> Iterator[Anomaly]:
     for p in history.publications:
         if each.confirmed is None or each.predicate is None or p.row < each.confirmed or not owed[p.number]:
@@ -392,8 +399,8 @@ def _lost_with_a_consumer(
             continue
         if is_followed(each, history, id, owed):
             continue
-        if any(each.handed[other.id][-1] > times[-1] for other in repeated.others(p) if other.id in each.handed):
-            continue  # that one was handed out in its place
+        if _was_replaced(each, p, times[-1].row, repeated):
+            continue
         if not any(_has(each, id, handed, latest) for handed in times):
             is_gone = each.over.get(times[-1].life, NEVER) <= latest
             gone = f"{times[-1].life[0]}, which {'is gone' if is_gone else 'gave it back'} and has not acknowledged it"
