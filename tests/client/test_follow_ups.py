@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -21,10 +22,10 @@ async def drained(inbox: resprout.Inbox, last: bytes = b"last") -> list[bytes]:
     return found
 
 
-def run(scene: Callable[[Local, resprout.Client], object]) -> object:
-    async def whole() -> object:
+def run(scene: Callable[[Local, resprout.Client], Awaitable[Any]]) -> Any:
+    async def whole() -> Any:
         async with resprout.local(brokers=2) as network, network.connect("c") as client:
-            return await scene(network, client)  # type: ignore[misc]
+            return await scene(network, client)
 
     return asyncio.run(whole())
 
@@ -59,7 +60,7 @@ def test_a_follow_up_is_published_and_its_message_acknowledged(group: str | None
         assert all(isinstance(message, resprout.DurableMessage) for message in messages)
         await asyncio.gather(
             *(
-                message.publish_and_ack("after", b"after " + message.payload, keys=["k"], attributes={"n": 1})  # type: ignore[attr-defined]
+                message.publish_and_ack("after", b"after " + message.payload, keys=["k"], attributes={"n": 1})
                 for message in messages
             )
         )
@@ -72,7 +73,7 @@ def test_a_follow_up_is_published_and_its_message_acknowledged(group: str | None
             count = sum(one.follow_ups for one in seen.subscriptions)
             return await drained(again), sorted(await drained(after)), count
 
-    again, after, count = run(scene)  # type: ignore[misc]
+    again, after, count = run(scene)
     assert again == []
     assert after == sorted(b"after %d" % number for number in range(20))
     assert count == 20
@@ -107,7 +108,7 @@ def test_a_call_that_waits_ends_with_its_inbox() -> None:
         await inbox.close()
         return await asyncio.gather(waiting, return_exceptions=True)
 
-    (outcome,) = run(scene)  # type: ignore[misc]
+    (outcome,) = run(scene)
     assert outcome is None or isinstance(outcome, resprout.ClosedError)
 
 
@@ -123,7 +124,7 @@ def test_the_blocking_client_has_it_too(resprout_broker: Broker) -> None:
             worker = threading.Thread(target=message.publish_and_ack, args=("after", b"after " + message.payload))
             worker.start()
             worker.join(PATIENCE_S)
-        inbox.publish_and_ack(message, "after", b"again", timeout=PATIENCE_S)  # type: ignore[attr-defined]
+        inbox.publish_and_ack(message, "after", b"again", timeout=PATIENCE_S)
         assert [after.next(timeout=PATIENCE_S).payload for _ in range(2)] == [b"after x", b"after y"]
         assert after.next_nowait() is None
 
@@ -132,7 +133,7 @@ def test_the_blocking_client_has_it_too(resprout_broker: Broker) -> None:
 def test_an_id_is_a_text_of_some_length(wrong: object) -> None:
     async def scene(network: Local, client: resprout.Client) -> None:
         with pytest.raises(resprout.UsageError, match="message_id"):
-            await client.publish("t", b"", message_id=wrong)  # type: ignore[arg-type]
+            await client.publish("t", b"", message_id=wrong)
 
     run(scene)
 

@@ -195,3 +195,58 @@ def test_ids_that_others_tell_are_bounded_and_checked(monkeypatch: pytest.Monkey
     for wrong in ((IdBatch(7, b"x"),), (IdBatch(7, entries[0] * 4),)):
         with pytest.raises(PeerError):
             check_ids(wrong)
+
+
+# -- follow-ups --------------------------------------------------------------------------------------------------------
+
+
+def test_a_message_whose_follow_up_is_under_way_is_handed_to_nobody_until_it_is_done() -> None:
+    scene = Scene()
+    scene.join("c")
+    scene.publish("a", None, None, None)
+    assert scene.handed() == ["a1", "a2", "a3"]
+    portion = scene.queue.set_aside(["c"], span("a", 2))
+    assert portion is not None and list(portion.offsets) == [1]
+    assert scene.queue.set_aside(["c"], span("a", 2)) is None, "it is under way"
+    scene.queue.leave("c")
+    scene.join("e")
+    assert scene.handed() == ["a1", "a3"]
+    assert scene.queue.purge() == 0
+    scene.queue.acknowledge("e", span("a", 1, 3))
+    assert not scene.queue.is_done(("a", "ordered", 1), 2) and not scene.took
+    scene.queue.is_followed(portion)
+    assert scene.queue.is_done(("a", "ordered", 1), 2) and len(scene.took) == 1
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_follow_up_of_a_consumer_that_is_gone_takes_the_message_from_where_it_is(count: int) -> None:
+    scene = Scene()
+    scene.join("c")
+    scene.publish("a", *[None] * count)
+    scene.handed()
+    scene.queue.leave("c")
+    waits = scene.queue.waiting
+    assert scene.queue.set_aside(["c"], span("a", 1)) is not None, "it waits again"
+    assert scene.queue.waiting == waits - 1
+    scene.join("e")
+    assert scene.handed() == ["a2", "a3"][: count - 1]
+    if count > 1:
+        assert scene.queue.set_aside(["c"], span("a", 3)) is not None, "another consumer has it"
+    scene.publish("b", None)
+    assert scene.queue.set_aside(["c"], span("b", 1)) is None, "no consumer was handed it"
+
+
+def test_later_messages_of_a_key_wait_for_a_follow_up() -> None:
+    scene = Scene()
+    scene.join("c")
+    for first in (1, 2):
+        bundle = Bundle("a", 1, first, 1, 1, "t", ("k",), Guarantee.CAUSAL, b"", pack_payloads([b"x"]))
+        scene.session.backlog.append(KeptItem(bundle, first, None, False))
+        scene.queue.fill()
+        if first == 1:
+            assert scene.handed() == ["a1"]
+            portion = scene.queue.set_aside(["c"], span("a", 1))
+    assert scene.handed() == []
+    assert portion is not None
+    scene.queue.is_followed(portion)
+    assert scene.handed() == ["a2"]
