@@ -65,6 +65,7 @@ def test_each_job_has_one_result_while_workers_and_their_broker_are_killed(seed:
             plain = await boss.subscribe("results")
             for _ in range(WORKERS):
                 await hire(tree)
+            await home_of_workers(boss, tree)
             for turn in range(KILLS):
                 for job in range(turn * JOBS // KILLS, (turn + 1) * JOBS // KILLS):
                     for _ in range(2):

@@ -208,7 +208,9 @@ def read_durables(history: History) -> list[DurableRecord]:
             continue
         if row.kind == kinds.FOLLOW_UP:
             name, of, follow_up = read_follow_up(number, row)
-            found.setdefault(name, DurableRecord(name)).follow(of, follow_up, row)
+            each = found.setdefault(name, DurableRecord(name))
+            each.follow(of, follow_up, row)
+            each.hands.take(_pairs(history, of), of)  # its consumer has processed it
             continue
         name = durable_of(number, row)
         each = found.setdefault(name, DurableRecord(name))
