@@ -18,7 +18,17 @@ from resprout.logs.replica import LogReplica
 from resprout.logs.state import LogState
 from resprout.logs.table import DeclaredLog
 from resprout.order.messages import Forward
-from resprout.replicas.messages import Accept, AcceptedEntry, Ballot, Decisions, Fetch, Promise, SlotEntry, Snapshot
+from resprout.replicas.messages import (
+    Accept,
+    AcceptedEntry,
+    Ballot,
+    Decisions,
+    Fetch,
+    Known,
+    Promise,
+    SlotEntry,
+    Snapshot,
+)
 from resprout.stacks.resprout.log_broker import LogBroker
 from resprout.stacks.resprout.log_checks import check_replica_message
 from resprout.stacks.resprout.log_host import LogHost
@@ -243,3 +253,12 @@ def test_a_snapshot_leaves_numbers_for_the_slots_that_follow_it() -> None:
     assert decoder.decode(msgspec.msgpack.encode(Snapshot(NUMBER_MAX >> 1))).slot == NUMBER_MAX >> 1
     with pytest.raises(msgspec.ValidationError):
         decoder.decode(msgspec.msgpack.encode(Snapshot((NUMBER_MAX >> 1) + 1)))
+
+
+def test_a_replica_sends_nothing_to_an_identity_that_it_had_before(episode: Episode) -> None:
+    """A broker ended with an AttributeError when a log still had its identity from before a lost disk as a member."""
+    host = _host(episode)
+    host.send("b0", Known("kept|b0.2", 1))
+    host.send("b0", LogFed("kept", "b0.1.1.1", 0))
+    assert [type(each) for each in host.to_itself] == [LogFed]
+    host.hear_itself()

@@ -50,6 +50,7 @@ from resprout.logs.replica import LogReplica
 from resprout.logs.table import LogTable
 from resprout.overlay.configurations import decode
 from resprout.replicas.ledger import HeartbeatDue, PatienceOver
+from resprout.replicas.messages import MESSAGES as REPLICA_MESSAGES
 from resprout.stacks.peers import Peer, Peers
 from resprout.stacks.resprout.durable_book import DurableBook
 from resprout.stacks.resprout.durables import Durables
@@ -147,7 +148,8 @@ class LogHost:
 
     def send(self, broker: str, message: ProtocolMessage) -> None:
         if broker == self._life.seat.name:
-            self.to_itself.append(message)
+            if not isinstance(message, REPLICA_MESSAGES):  # those are for an identity that this replica had before
+                self.to_itself.append(message)
         elif not self._is_broker(broker):
             return
         elif not self._life.view.is_dead_speaker(broker):
