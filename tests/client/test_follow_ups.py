@@ -99,14 +99,15 @@ def test_a_message_has_one_follow_up() -> None:
 
 
 def test_a_call_that_waits_ends_with_its_inbox() -> None:
-    async def scene(network: Local, client: resprout.Client) -> list[object]:
+    async def scene(network: Local, client: resprout.Client) -> list[BaseException | None]:
         inbox = await client.subscribe("t", durable="d", manual_ack=True)
         await client.publish("t", b"x")
         message = await inbox.next(PATIENCE_S)
         waiting = asyncio.create_task(message.publish_and_ack("after", b"1"))
         await asyncio.sleep(0)
         await inbox.close()
-        return await asyncio.gather(waiting, return_exceptions=True)
+        (outcome,) = await asyncio.gather(waiting, return_exceptions=True)
+        return [outcome]
 
     (outcome,) = run(scene)
     assert outcome is None or isinstance(outcome, resprout.ClosedError)
@@ -133,7 +134,7 @@ def test_the_blocking_client_has_it_too(resprout_broker: Broker) -> None:
 def test_an_id_is_a_text_of_some_length(wrong: object) -> None:
     async def scene(network: Local, client: resprout.Client) -> None:
         with pytest.raises(resprout.UsageError, match="message_id"):
-            await client.publish("t", b"", message_id=wrong)
+            await client.publish("t", b"", message_id=wrong)  # type: ignore[arg-type]
 
     run(scene)
 

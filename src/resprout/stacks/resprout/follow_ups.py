@@ -34,15 +34,19 @@ from resprout.wire.bundles import check_columns
 PUBLISHER: Final = "follow-up."
 """Each follow-up has a publisher and a life of its own, with 94 bits of a digest in them."""
 SETTLED: Final = "the message was acknowledged before, or given up, without a follow-up"
+UNKNOWN: Final = "the broker of the subscription does not have the message"
+UNKNOWN_LEASES: Final = 8
+"""So long a broker waits for a message that it does not have. After a repair, it may come later than its consumer."""
 
 
 class Step:
     """One follow-up that is not safe."""
 
-    __slots__ = ("bundle", "entry", "portion", "waiting")
+    __slots__ = ("bundle", "entry", "portion", "since_us", "waiting")
 
-    def __init__(self, bundle: Bundle, consumer: str) -> None:
+    def __init__(self, bundle: Bundle, consumer: str, now_us: int) -> None:
         self.bundle = bundle
+        self.since_us = now_us
         self.waiting = {consumer}
         """Consumers to be told."""
         self.portion: Portion | None = None
@@ -95,7 +99,7 @@ class FollowUps:
         else:
             if sum([session.name in each.waiting for each in held.steps.values()]) >= FOLLOW_UPS_MAX:
                 raise BoundError(f"more than {FOLLOW_UPS_MAX} follow-ups at once")
-            held.steps[key] = Step(bundle, session.name)
+            held.steps[key] = Step(bundle, session.name, self._life.now_us)
             self.look(held)
 
     def look(self, held: HeldDurable) -> None:
@@ -109,10 +113,16 @@ class FollowUps:
                 step.portion = held.queue.set_aside(step.waiting, _span(key))
             if step.portion is not None:
                 self._publish(held, key, step)
+            elif self._seen.mark(_origin(held, key)):
+                for name in step.waiting:  # it may come yet, from a broker that does not know that it is done
+                    held.queue.acknowledge(name, _span(key))
+                self._answer(held, key, "")
             elif held.queue.is_done(*key) or held.queue.is_dead(*key):
-                self._answer(held, key, self._why_not(held, key))
+                self._answer(held, key, SETTLED)
             elif step.waiting.isdisjoint(held.queue.consumers):
                 del held.steps[key]
+            elif life.now_us - step.since_us >= UNKNOWN_LEASES * life.options.lease_us:
+                self._answer(held, key, UNKNOWN)
         self._delivering.show()  # a broker that is alone has at once as many copies as there can be
         self._consumers.waking[held.queue.session.name] = held.queue.session
 
