@@ -99,17 +99,17 @@ def test_a_message_has_one_follow_up() -> None:
 
 
 def test_a_call_that_waits_ends_with_its_inbox() -> None:
-    async def scene(network: Local, client: resprout.Client) -> list[BaseException | None]:
+    async def scene(network: Local, client: resprout.Client) -> BaseException | None:
         inbox = await client.subscribe("t", durable="d", manual_ack=True)
         await client.publish("t", b"x")
         message = await inbox.next(PATIENCE_S)
         waiting = asyncio.create_task(message.publish_and_ack("after", b"1"))
         await asyncio.sleep(0)
         await inbox.close()
-        (outcome,) = await asyncio.gather(waiting, return_exceptions=True)
-        return [outcome]
+        await asyncio.wait([waiting])
+        return waiting.exception()
 
-    (outcome,) = run(scene)
+    outcome = run(scene)
     assert outcome is None or isinstance(outcome, resprout.ClosedError)
 
 

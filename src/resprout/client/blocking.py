@@ -15,6 +15,7 @@ import msgspec
 from resprout.client.arguments import check_seconds, time_limit, wrong
 from resprout.client.durable import DurableInbox
 from resprout.client.errors import ClosedError, ForkedError
+from resprout.client.follow_ups import follow_up
 from resprout.client.inbox import Inbox, Payload, TypedInbox, TypedMessage, plain
 from resprout.client.receipts import Receipt
 from resprout.client.redelivery import check_delay, check_reason, check_redelivers
@@ -331,6 +332,7 @@ class BlockingDurableInbox(BlockingInbox[M]):
         `resprout.DurableInbox.publish_and_ack`. TimedOutError when that takes longer than `timeout` seconds: it may
         still be done."""
         limit = check_seconds(timeout)
+        follow_up(message, topic, payload, keys, attributes)
         (own,) = self._durable_messages((message,))
         kept = [one for one in self._out if getattr(one, "id", None) != own.id]
         self._out.clear()
