@@ -31,7 +31,7 @@ def test_options_are_the_defaults_with_what_was_given() -> None:
             (
                 "option 'zzz': the stack 'resprout' has no such option; "
                 "it has faults_tolerated, total_degree, ack_delay_us, log_bytes, max_payload, subscriber_bytes, "
-                "slow_consumer_us, spill_bytes, retained_bytes, retained_topics, root_ordered_after, heartbeat_us, "
+                "slow_consumer_us, spill_bytes, retained_bytes, retained_topics, root_ordered_after, message_id_us, heartbeat_us, "
                 "lease_us, ghost_us, durable"
             ),
         ),
