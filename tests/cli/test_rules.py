@@ -51,7 +51,9 @@ def test_rules_hold_for_the_commands_and_are_read_again_on_hangup(tmp_path: Path
         assert "may not publish on news/today" in complaint(
             "pub", "news/today", "x", "--server", address, *as_teller, status=1
         )
-        assert "it has no login or certificate that the rules know" in complaint("pub", "news/today", "x", "--server", address, status=3)
+        assert "it has no login or certificate that the rules know" in complaint(
+            "pub", "news/today", "x", "--server", address, status=3
+        )
         rules.write_text(rules.read_text().replace("publish = []", 'publish = ["news/#"]'))
         os.kill(process.pid, signal.SIGHUP)
         while "rules were read again" not in process.line():
