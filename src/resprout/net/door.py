@@ -246,8 +246,8 @@ class Door:
                 return Entrance("the rules reserve its name for an identity, which it has not proven")
             return Entrance(rights=rights_of(rules.anybody, name))
         if not known.may_be_called(name):
-            names = ", ".join(known.clients[:HINTED_NAMES])
-            return Entrance("its identity may not use this name", hint=f"; clients of {known.name} are named {names}")
+            allowed = ", ".join(known.clients[:HINTED_NAMES])
+            return Entrance("its identity may not use this name", hint=f"; clients of {known.name} are named {allowed}")
         return Entrance("", known.name, rights_of(known.rights, name), known.limits)
 
 
