@@ -193,13 +193,25 @@ def unpack_attributes(bundle: Bundle) -> list[dict[str, AttributeValue]]:
 
 def pick(bundle: Bundle, offsets: Iterable[int]) -> Bundle:
     """A bundle with only the messages at `offsets`; their sequence numbers are `first + offset`, told beside it."""
-    chosen = list(offsets)
-    payloads = unpack_payloads(bundle)
-    rows = unpack_attributes(bundle)
-    return Bundle(
-        bundle.publisher, bundle.incarnation, bundle.first, len(chosen), bundle.stamp, bundle.topic, bundle.keys,
-        bundle.guarantee, pack_attributes([rows[i] for i in chosen]), pack_payloads([payloads[i] for i in chosen]),
-    )  # fmt: skip
+    return UnpackedBundle(bundle).pick(offsets)
+
+
+class UnpackedBundle:
+    """A bundle of which several parts are picked. Raises WireError when a column does not fit it."""
+
+    __slots__ = ("_payloads", "_rows", "bundle")
+
+    def __init__(self, bundle: Bundle) -> None:
+        self.bundle = bundle
+        self._payloads = unpack_payloads(bundle)
+        self._rows = unpack_attributes(bundle)
+
+    def pick(self, offsets: Iterable[int]) -> Bundle:
+        bundle, payloads, rows, chosen = self.bundle, self._payloads, self._rows, list(offsets)
+        return Bundle(
+            bundle.publisher, bundle.incarnation, bundle.first, len(chosen), bundle.stamp, bundle.topic, bundle.keys,
+            bundle.guarantee, pack_attributes([rows[i] for i in chosen]), pack_payloads([payloads[i] for i in chosen]),
+        )  # fmt: skip
 
 
 def split(bundle: Bundle, last: int) -> tuple[Bundle, Bundle]:

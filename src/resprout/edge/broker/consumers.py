@@ -8,7 +8,7 @@ stack's business; it calls `open` and `close`.
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from resprout.core.bundle import pick, whole
+from resprout.core.bundle import Bundle, UnpackedBundle, whole
 from resprout.core.contract import Effect, Send, SetTimer
 from resprout.core.errors import BoundError
 from resprout.core.guarantee import Guarantee
@@ -19,6 +19,7 @@ from resprout.edge.broker.retries import Retries
 from resprout.edge.broker.retry_queue import RetryQueue
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
+from resprout.edge.broker.timed import TimesCache
 from resprout.edge.durable_messages import (
     NO_DROPS,
     SPANS_MAX,
@@ -118,6 +119,8 @@ class Consumers:
         self.held: dict[str, HeldDurable] = {}
         self._of: dict[str, HeldDurable] = {}
         """By the name of a consumer's session."""
+        self._times = TimesCache()
+        self._picker = _Picker()
 
     @property
     def waking(self) -> dict[str, ClientSession]:
@@ -140,6 +143,7 @@ class Consumers:
         session.is_inner = True
         retries = Retries(terms.retry, tries, self._epoch_us)
         queue = RetryQueue(session, terms.group, self._sessions.took, done, spans, drops, retries)
+        queue.times = self._times
         if terms.when_full is WhenFull.SPILL and self._patience is not None:
             queue.patience = self._patience
         held = self.held[name] = HeldDurable(name, terms, queue)
@@ -289,6 +293,7 @@ class Consumers:
                 todo[held.name] = held
         for held in todo.values():
             self._serve(held, now_us, out)
+        self._forget_bundles()
 
     def _serve(self, held: HeldDurable, now_us: int, out: list[Effect]) -> None:
         queue = held.queue
@@ -332,7 +337,7 @@ class Consumers:
 
     def _give(self, held: HeldDurable, consumer: Consumer, portion: Portion, out: list[Effect]) -> None:
         self._tell_drops(held, consumer, out)
-        handed = _handed(portion, portion.offsets)
+        handed = self._picker.handed(portion, portion.offsets)
         consumer.session.room -= handed.bundle.cost
         out.append(Send(consumer.session.name, handed))
 
@@ -343,10 +348,15 @@ class Consumers:
         for portion in held.queue.waiting_portions():
             if not left or room <= 0:
                 break
-            handed = _handed(portion, portion.offsets[:left])
+            handed = self._picker.handed(portion, portion.offsets[:left])
             left -= handed.bundle.count
             room -= handed.bundle.cost
             out.append(Send(session.name, handed))
+        self._forget_bundles()
+
+    def _forget_bundles(self) -> None:
+        self._times.clear()
+        self._picker.clear()
 
     # -- how far it has come -------------------------------------------------------------------------------------------
 
@@ -373,14 +383,30 @@ def _check_order(spans: Spans, what: str) -> None:
             raise BoundError(f"publications {span.first} to {span.last} are {what}")
 
 
-def _handed(portion: Portion, offsets: Sequence[int]) -> Handed:
-    """Return the message that gives these messages of a portion to a consumer."""
-    item, bundle = portion.item, whole(portion.bundle)
-    picked = None if len(offsets) == bundle.count else tuple(offsets)
-    given = bundle if picked is None else pick(bundle, picked)
-    tseq = item.place if bundle.guarantee is Guarantee.TOTAL else -1
-    size = ordering_bytes(bundle, item.hops)
-    return Handed(given, item.hops, size, picked, tseq, portion.redelivered, next_number(portion.tries))
+class _Picker:
+    """Hands out parts of bundles. A bundle of which a thousand parts are handed out in a step is unpacked once."""
+
+    def __init__(self) -> None:
+        self._bundle: Bundle | None = None
+        """Bundle that was unpacked last, as its item has it."""
+        self._unpacked: UnpackedBundle | None = None
+
+    def handed(self, portion: Portion, offsets: Sequence[int]) -> Handed:
+        """Return the message that gives these messages of a portion to a consumer."""
+        item, bundle = portion.item, portion.bundle
+        picked = None if len(offsets) == bundle.count else tuple(offsets)
+        given = whole(bundle) if picked is None else self._unpack(bundle).pick(picked)
+        tseq = item.place if bundle.guarantee is Guarantee.TOTAL else -1
+        size = ordering_bytes(bundle, item.hops)
+        return Handed(given, item.hops, size, picked, tseq, portion.redelivered, next_number(portion.tries))
+
+    def _unpack(self, bundle: Bundle) -> UnpackedBundle:
+        if self._unpacked is None or bundle is not self._bundle:
+            self._bundle, self._unpacked = bundle, UnpackedBundle(whole(bundle))
+        return self._unpacked
+
+    def clear(self) -> None:
+        self._bundle = self._unpacked = None
 
 
 def _told(terms: Terms) -> str:
