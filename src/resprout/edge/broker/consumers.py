@@ -302,7 +302,8 @@ class Consumers:
         queue.release_due()
         queue.drop_expired()
         for name, spans in queue.take_back_overdue().items():
-            out.append(Send(name, TakenBack(tuple(spans))))
+            starts = range(0, len(spans), SPANS_MAX)
+            out.extend([Send(name, TakenBack(tuple(spans[at : at + SPANS_MAX]))) for at in starts])
         is_awaiting = bool(held.awaited) and now_us < held.awaited_until_us
         if held.terms.when_full is WhenFull.DROP_OLDEST:
             # Consumers that return may have what seems to wait.

@@ -75,10 +75,9 @@ class TryCounts:
         new: list[Tries] = []
         for each in tries:
             counts = self._of.get(each.origin, {})
-            is_full = self._counts >= TRIES_KEPT
             numbers: Iterable[int] = range(each.first, each.last + 1)
-            if is_full:
-                numbers = [seq for seq in counts if each.first <= seq <= each.last]
+            if self._counts >= TRIES_KEPT:
+                numbers = _of_both(counts, each.first, each.last)
             fresh = [seq for seq in numbers if counts.get(seq, 0) < each.times]
             if not fresh:
                 continue
@@ -97,9 +96,7 @@ class TryCounts:
         counts = self._of.get(origin)
         if counts is None:
             return
-        is_narrow = last - first < len(counts)
-        numbers = [seq for seq in (range(first, last + 1) if is_narrow else counts) if first <= seq <= last]
-        for seq in numbers:
+        for seq in _of_both(counts, first, last):
             self._counts -= counts.pop(seq, 0) > 0
         if not counts:
             del self._of[origin]
@@ -156,7 +153,8 @@ class Retries:
         portion.deadline_us = 0
         self.redeliveries += len(portion.offsets)
         self._untold += [Tries(*span.origin, span.first, span.last, portion.tries) for span in portion.spans()]
-        del self._untold[:-TRIES_KEPT]
+        if len(self._untold) > 2 * TRIES_KEPT:
+            del self._untold[:-TRIES_KEPT]
 
     def take_untold(self) -> tuple[Tries, ...]:
         """Return counts that other brokers were not told, as many as one message holds."""
@@ -327,6 +325,13 @@ class Retries:
 def _is_due(portion: Portion, deadline_us: int) -> bool:
     """Whether a consumer has it, and this is the time until which it may."""
     return bool(portion.holder) and portion.deadline_us == deadline_us
+
+
+def _of_both(counts: dict[int, int], first: int, last: int) -> list[int]:
+    """Return the numbers from first to last that have a count, and look at no more numbers than either has."""
+    if last - first < len(counts):
+        return [seq for seq in range(first, last + 1) if seq in counts]
+    return [seq for seq in counts if first <= seq <= last]
 
 
 def _joined(origin: Origin, counts: dict[int, int]) -> Sequence[Tries]:
