@@ -394,7 +394,7 @@ class TreeSession:
             driver.run(driver.machine.publish_refused(token, code, reason, now_us()))
 
     def _room(self) -> None:
-        if self.driver is not None and not self.is_crowded:
+        if self.driver is not None and not self.driver.is_crowded:
             self.driver.connection.release()
 
     def _lost(self, news: SessionLost) -> None:
