@@ -181,7 +181,7 @@ class NoteOnItsWay:
     def settle(self) -> None: ...
 
 
-class SlowConnection:
+class UnsavedConnection:
     """Notes what is sent, and whether the server reads."""
 
     def __init__(self) -> None:
@@ -204,7 +204,7 @@ def test_packets_that_wait_for_a_note_are_bounded_and_leave_in_one_go() -> None:
     moved all others when it left: 200,000 took 16 s."""
 
     async def work() -> None:
-        connection = SlowConnection()
+        connection = UnsavedConnection()
         machine = ServerSession(ServerLimits(), 0)
         driver = ConnectionDriver(cast(Any, Server()), cast(Any, connection), machine)
         driver.session = cast(Any, NoteOnItsWay())

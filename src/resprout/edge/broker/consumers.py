@@ -5,6 +5,7 @@ have, which takes something when a consumer has acknowledged it. Where a subscri
 stack's business; it calls `open` and `close`.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -15,6 +16,7 @@ from resprout.core.guarantee import Guarantee
 from resprout.core.message_fields import NUMBER_MAX, Marks, next_number
 from resprout.edge.broker.portion import Consumer, Portion, disjoint
 from resprout.edge.broker.ports import SpillPatience
+from resprout.edge.broker.quotas import party_of
 from resprout.edge.broker.retries import Retries
 from resprout.edge.broker.retry_queue import RetryQueue
 from resprout.edge.broker.session import ClientSession
@@ -57,6 +59,14 @@ PEEKED_MAX: Final = 1_000
 PEEKED_BYTES: Final = 1 << 20
 WINDOW_MAX: Final = 1 << 16
 """Messages that one consumer may have out."""
+WINDOWS_MAX: Final = 1 << 17
+"""Messages that the consumers of one identity may have out: all of them come back when these leave together. Each may
+use half of what others leave."""
+WINDOW_MIN: Final = 256
+"""Every consumer gets a window of so many, if it asks for them."""
+HANDED_MAX: Final = 4_096
+"""Portions of a subscription that are handed out in a step, and one for each consumer. The others follow at once, in
+steps of their own."""
 
 
 def inner_name(subscription: str) -> str:
@@ -119,6 +129,8 @@ class Consumers:
         self.held: dict[str, HeldDurable] = {}
         self._of: dict[str, HeldDurable] = {}
         """By the name of a consumer's session."""
+        self._windows: Counter[str] = Counter()
+        """By identity, or client: the windows of its consumers together."""
         self._times = TimesCache()
         self._picker = _Picker()
 
@@ -152,9 +164,9 @@ class Consumers:
     def close(self, name: str, standing: Standing, reason: str, out: list[Effect]) -> None:
         """It lives here no longer: its consumers are told why."""
         held = self.held.pop(name)
-        for consumer in list(held.queue.consumers):
-            del self._of[consumer]
-            out.append(Send(consumer, Consuming(standing, reason)))
+        for consumer in list(held.queue.consumers.values()):
+            self._forget(consumer)
+            out.append(Send(consumer.session.name, Consuming(standing, reason)))
         held.queue.empty()
         self._sessions.quotas.end_durable(name)
         self._sessions.leave(inner_name(name), out)
@@ -162,9 +174,9 @@ class Consumers:
     def move(self, name: str, successor: Successor, out: list[Effect]) -> None:
         """Another broker holds it: its consumers are sent there."""
         held = self.held.pop(name)
-        for consumer in list(held.queue.consumers):
-            del self._of[consumer]
-            out.append(Send(consumer, GoTo(successor)))
+        for consumer in list(held.queue.consumers.values()):
+            self._forget(consumer)
+            out.append(Send(consumer.session.name, GoTo(successor)))
         held.queue.empty()
         self._sessions.quotas.end_durable(name)
         self._sessions.leave(inner_name(name), out)
@@ -195,7 +207,10 @@ class Consumers:
         self._of[session.name] = held
         queue.drops.heard_before(message.dropped_upto, message.dropped_term >= held.term)
         queue.retries.now_us = now_us
-        consumer = Consumer(session, min(message.window, WINDOW_MAX), message.has[:SPANS_MAX])
+        left = WINDOWS_MAX - self._windows[party_of(session)]
+        window = min(message.window, WINDOW_MAX, max(left // 2, WINDOW_MIN))
+        self._windows[party_of(session)] += window
+        consumer = Consumer(session, window, message.has[:SPANS_MAX])
         queue.join(consumer, message.done[:SPANS_MAX])
         held.awaited.discard(session.name)
         if held.is_confirmed:
@@ -233,8 +248,16 @@ class Consumers:
         """What this one consumes."""
         return self._of.get(name)
 
+    def _forget(self, consumer: Consumer) -> None:
+        """It is no consumer of any subscription any more."""
+        del self._of[consumer.session.name]
+        party = party_of(consumer.session)
+        self._windows[party] -= consumer.window
+        if not self._windows[party]:
+            del self._windows[party]
+
     def _drop(self, held: HeldDurable, consumer: str) -> None:
-        del self._of[consumer]
+        self._forget(held.queue.consumers[consumer])
         held.queue.leave(consumer)
         self._sessions.waking[held.queue.session.name] = held.queue.session
 
@@ -308,10 +331,15 @@ class Consumers:
         if held.terms.when_full is WhenFull.DROP_OLDEST:
             # Consumers that return may have what seems to wait.
             queue.drop_oldest(NUMBER_MAX if is_awaiting else held.terms.max_pending, self._share_bytes)
+        goes_on = False
         if held.is_confirmed and not is_awaiting:
+            consumers = list(queue.consumers.values())
+            for consumer in consumers:
+                consumer.portions_left = HANDED_MAX // len(consumers) + 1
             queue.hand_out(lambda consumer, portion: self._give(held, consumer, portion, out))
+            goes_on = any(not consumer.portions_left for consumer in consumers)
             self._plan_notice(held, now_us, out)
-        next_us = queue.retries.next_us()
+        next_us = max(now_us, 1) if goes_on else queue.retries.next_us()
         if queue.retries.dead:  # their letters are published, and looked for, with a timer that a run waits for
             next_us = min(next_us or NUMBER_MAX, now_us + self._notice_delay_us)
         if next_us and (not held.retry_us or next_us < held.retry_us):
@@ -340,6 +368,7 @@ class Consumers:
         self._tell_drops(held, consumer, out)
         handed = self._picker.handed(portion, portion.offsets)
         consumer.session.room -= handed.bundle.cost
+        consumer.portions_left -= 1
         out.append(Send(consumer.session.name, handed))
 
     def peek(self, held: HeldDurable, session: ClientSession, count: int, out: list[Effect]) -> None:

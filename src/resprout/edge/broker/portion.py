@@ -266,6 +266,8 @@ class Consumer:
         """When it was handed something last, by count."""
         self.notice = 0
         """The count of dropped messages that it was told and has not acknowledged; 0: none."""
+        self.portions_left = 1 << 62
+        """Portions that it may be handed in this step."""
         self.alone: Portion | None = None
         """What it was handed last as the only thing (`Retries.is_last_try`)."""
 
@@ -274,7 +276,8 @@ class Consumer:
         """Messages that it may be handed."""
         if self.alone is not None and self.alone.holder == self.session.name:
             return 0
-        return self.window - self.count if self.session.room > 0 and self.bytes < OUT_BYTES_MAX else 0
+        has_room = self.session.room > 0 and self.bytes < OUT_BYTES_MAX and self.portions_left > 0
+        return self.window - self.count if has_room else 0
 
 
 def offsets_of(item: HeldBundle, bundle: Bundle, session: ClientSession) -> Sequence[int]:

@@ -29,6 +29,8 @@ TRIES_KEPT: Final = 20_000
 """Messages of one subscription of which the count is remembered for another broker. Of more, the count begins anew if
 the home dies."""
 
+OVERDUE_MAX: Final = 1_024
+"""Portions that are taken back in a step. The others follow at once, in steps of their own."""
 STALE_MAX: Final = 1_024
 """Portions that are remembered with a time that does not count any more, besides as many as there are others."""
 EXPIRY_US: Final = 1_000_000
@@ -203,7 +205,7 @@ class Retries:
     def overdue(self) -> list[Portion]:
         """Return what consumers have had for too long."""
         found: list[Portion] = []
-        while (deadline_us := self.deadline_us) and deadline_us <= self.now_us:
+        while len(found) < OVERDUE_MAX and (deadline_us := self.deadline_us) and deadline_us <= self.now_us:
             found.append(self._deadlines.popleft()[1])
         return found
 
@@ -277,7 +279,7 @@ class Retries:
     def next_us(self) -> int:
         """When to look again; 0: not because of time."""
         times = [time_us for time_us in (self.deadline_us, self.due_us, self.expiry_us) if time_us]
-        return min(min(times), self.now_us + LOOK_AGAIN_US) if times else 0
+        return max(self.now_us, min(min(times), self.now_us + LOOK_AGAIN_US)) if times else 0
 
     # -- expiry --------------------------------------------------------------------------------------------------------
 
