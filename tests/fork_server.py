@@ -262,6 +262,14 @@ def _end() -> None:
         os._exit(_status[0])
 
 
+def _make_codec() -> None:
+    """Make the codec of brokers, which the package makes once for a process and never changes."""
+    from resprout.net.sessions import make_codec
+    from resprout.stacks.stack import find_stack
+
+    make_codec(find_stack("resprout").messages)
+
+
 def _import_everything() -> None:
     from resprout.cli.main import VERBS
 
@@ -269,6 +277,7 @@ def _import_everything() -> None:
         importlib.import_module(f"resprout.cli.{verb.module}")
     for module in (*MODULES, *_IMPORTED_LATER):
         importlib.import_module(module)
+    _make_codec()
     gc.collect()
     gc.freeze()
 
