@@ -113,7 +113,7 @@ bank/pt 60
 $ kill $SUB $B0; wait $B0
 $ resprout up --data created & UP=$!
 b2      b0      127.0.0.1:7452  ...
-$ resprout log create bank 'bank/#'
+$ until resprout log create bank 'bank/#'; do sleep 0.1; done
 log bank keeps bank/# at b0, b1, b2
 $ kill $UP; wait $UP
 """

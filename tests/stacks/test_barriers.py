@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from msgspec import inspect
 import pytest
+from msgspec import inspect
 
 from resprout.core.contract import TimerFired
 from resprout.core.errors import UsageError
