@@ -27,7 +27,7 @@ class Shell:
     @contextlib.contextmanager
     def broker(self) -> "Iterator[tuple[subprocess.Popen[str], subprocess.Popen[bytes]]]":
         """The client of a broker that listens, and the broker."""
-        words = [self.script, "broker", "--name", "b0", "--listen", "127.0.0.1:0"]
+        words = [str(self.script), "broker", "--name", "b0", "--listen", "127.0.0.1:0"]
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as client:
             try:
                 assert client.stdout is not None and client.stdout.readline().startswith("b0 listens on")
