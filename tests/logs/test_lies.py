@@ -1,5 +1,6 @@
 """Members that lie about logs: they are cut off, or have no effect, and take no more than their share."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ from resprout.edge.requests import PublishRequest
 from resprout.journal.interface import Flush
 from resprout.logs.messages import LogAsk, LogFed, LogFeed, LogFound, LogLed, LogPage, LogRead, LogsDeclared, LogTold
 from resprout.logs.reading import READS_OF_BROKER_MAX
-from resprout.logs.records import LogCommand, bundle_command, read_command, to_bytes
+from resprout.logs.records import LogCommand, LogEntry, bundle_command, read_command, to_bytes
 from resprout.logs.replica import LogReplica
 from resprout.logs.state import LogState
 from resprout.logs.table import DeclaredLog
@@ -247,12 +248,21 @@ def test_a_publication_that_cannot_be_read_becomes_a_gap_of_the_log_and_what_fol
     assert read[-2:] == [[b"later"], [b"later"]]
 
 
-def test_a_snapshot_leaves_numbers_for_the_slots_that_follow_it() -> None:
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda number: Snapshot(number),
+        lambda number: LogEntry(number, 0, 0, -1, b"", "gap", 1),
+        lambda number: LogEntry(0, number, 0, -1, b"", "gap", 1),
+    ],
+    ids=["slot", "entry", "offset"],
+)
+def test_numbers_of_a_replica_leave_room_for_those_that_follow(made: Callable[[int], msgspec.Struct]) -> None:
     """A broker sent what no other one could read."""
-    decoder = msgspec.msgpack.Decoder(Snapshot)
-    assert decoder.decode(msgspec.msgpack.encode(Snapshot(NUMBER_MAX >> 1))).slot == NUMBER_MAX >> 1
+    least, most = made(NUMBER_MAX >> 1), made((NUMBER_MAX >> 1) + 1)
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(least), type=type(least)) == least
     with pytest.raises(msgspec.ValidationError):
-        decoder.decode(msgspec.msgpack.encode(Snapshot((NUMBER_MAX >> 1) + 1)))
+        msgspec.msgpack.decode(msgspec.msgpack.encode(most), type=type(most))
 
 
 def test_a_replica_sends_nothing_to_an_identity_that_it_had_before(episode: Episode) -> None:

@@ -5,12 +5,12 @@ here.
 in another order than they were sent.
 """
 
-from typing import Annotated, ClassVar, Final
+from typing import ClassVar, Final
 
 import msgspec
 
 from resprout.core.contract import BrokerMessage
-from resprout.core.message_fields import NUMBER_MAX, BoundedNumber, Microseconds
+from resprout.core.message_fields import BoundedNumber, GrowingNumber, Microseconds
 
 MEMBERS_MAX: Final = 64
 """Of one configuration: every decision is sent to all of them."""
@@ -20,8 +20,6 @@ SLOT_LEAP_MAX: Final = 4096
 """By so much a slot that is voted on may be ahead of the last one that is known to be decided. Honest leaders stay 256
 ahead (`UNDER_WAY_MAX`); a replica that is further behind fetches decisions first. A leader fills every slot up to the
 last one that anybody has voted on, so a liar must not name one that is far away."""
-SnapshotSlot = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX >> 1)]
-"""The slots that follow a snapshot must have numbers, too, whatever a liar says."""
 
 
 class Ballot(msgspec.Struct, frozen=True, array_like=True, order=True):
@@ -61,7 +59,7 @@ class AcceptedEntry(msgspec.Struct, frozen=True, array_like=True):
 class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     """The state of the owner after this slot, and the configuration that follows it."""
 
-    slot: SnapshotSlot = 0
+    slot: GrowingNumber = 0
     lives: tuple[str, ...] = ()
     state: bytes = b""
 
