@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import pytest
 from tests.cli.processes import eventually
 from tests.docs.shell_commands import ShellCommands
 from tests.patience import PATIENCE_S
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the fork server needs Linux")
 
 
 class Shell:
