@@ -24,6 +24,7 @@ from resprout.journal.interface import (
     StoreForget,
     StoreOpened,
     StoreRecord,
+    StoreTrim,
 )
 from resprout.journal.journal import Journal, Records, begin_journal, open_journal
 from resprout.net.disk import RealFiles, sync_folder
@@ -31,7 +32,7 @@ from resprout.net.disk import RealFiles, sync_folder
 LOGS: Final = "logs"
 """The folder with the stores."""
 
-StoreChange = StoreRecord | StoreForget | ResetStore
+StoreChange = StoreRecord | StoreForget | StoreTrim | ResetStore
 
 
 class _OpenedStore:
@@ -100,6 +101,11 @@ class LogStores:
                 for journal in self.journals:
                     journal.sync()
                 self._stores[head.store].records.apply([Forget(head.count)], time_us)
+                del changes[0]
+            elif isinstance(head, StoreTrim):
+                for journal in self.journals:
+                    journal.sync()
+                self._stores[head.store].journal.trim(head.position)
                 del changes[0]
             else:
                 self._stores[head.store].reset(head.position, time_us)

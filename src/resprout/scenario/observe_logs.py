@@ -3,22 +3,15 @@
 Offsets count messages, and a gap mark takes an offset of its own.
 """
 
-import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
-
-import msgspec
+from collections.abc import Iterable, Iterator, Sequence
 
 from resprout.core.bundle import Bundle, unpack_attributes, unpack_payloads
 from resprout.core.guarantee import Guarantee
-from resprout.core.limits import Attributes
 from resprout.logs.declaration import LogDeclaration
-from resprout.logs.records import LogEntry
+from resprout.logs.records import LogEntry, fingerprint
 from resprout.scenario.app import PageRead
 from resprout.trace import kinds
 from resprout.trace.schema import Row
-
-_encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
 def declared_rows(time_us: int, world: str, logs: Iterable[LogDeclaration]) -> Iterator[Row]:
@@ -90,8 +83,3 @@ def message_rows(time_us: int, node: str, kind: str, log: str, offset: int, tseq
             payload_bytes=len(payload),
             attributes={"log": log, "crc": fingerprint(payload, attributes)},
         )
-
-
-def fingerprint(payload: bytes, attributes: Attributes | Mapping[str, Any]) -> str:
-    """Return a checksum of a message. Equal messages have equal checksums."""
-    return f"{zlib.crc32(_encode(dict(attributes)), zlib.crc32(payload)):08x}"

@@ -229,6 +229,12 @@ class Disk:
             each.records.journal.sync()
         self.stores[store].forget(count, now_us)
 
+    def trim_store(self, store: str, position: int) -> None:
+        """Remove the segments of a store before a position; all stores are on the disk before that."""
+        for each in self.stores.values():
+            each.records.journal.sync()
+        self.stores[store].records.journal.trim(position)
+
     def forget_before_latest(self, count: int, now_us: int = 0) -> None:
         """Keep only the latest `count` durable records."""
         if count < len(self._journal()):

@@ -49,6 +49,7 @@ from resprout.journal.interface import (
     StoreForget,
     StoreOpened,
     StoreRecord,
+    StoreTrim,
 )
 from resprout.links.frames import Data, Express, SessionWelcome
 from resprout.scenario.model import random_for
@@ -80,6 +81,9 @@ class StoreDriver:
 
     def forget(self, process: Process, effect: StoreForget) -> None:
         process.node.disk.forget_in_store(effect.store, effect.count, self._calendar.now_us)
+
+    def trim(self, process: Process, effect: StoreTrim) -> None:
+        process.node.disk.trim_store(effect.store, effect.position)
 
     def reset(self, process: Process, effect: ResetStore) -> None:
         process.node.disk.stores[effect.store].reset(effect.position)
@@ -144,6 +148,7 @@ class World:
             StoreRecord: lambda process, effect: self._persist(process, (effect.store, effect.record)),
             OpenStore: self._stores.open,
             StoreForget: self._stores.forget,
+            StoreTrim: self._stores.trim,
             ResetStore: self._stores.reset,
             FetchStore: self._stores.fetch,
             Deliver: self._pass_up,

@@ -30,6 +30,8 @@ from resprout.logs.declaration import LOG_PREFIX, LogDeclaration
 from resprout.logs.feeder import LogFeeder
 from resprout.logs.messages import (
     LogAsk,
+    LogCopied,
+    LogCopyAsk,
     LogEntries,
     LogFed,
     LogFeed,
@@ -176,7 +178,9 @@ class LogHost:
         for log in self.table.parts:
             if seat.name in log.replicas and log.key not in self.replicas:
                 rng = Random(self._rng.random())
-                replica = self.replicas[log.key] = LogReplica(log, seat.name, seat.incarnation, rng, self)
+                replica = self.replicas[log.key] = LogReplica(
+                    log, seat.name, seat.incarnation, rng, self, is_traced=seat.is_traced
+                )
                 if self._is_begun:
                     replica.begin()
 
@@ -319,6 +323,10 @@ class LogHost:
             replica.hear_found(broker, message, now_us)
         elif isinstance(message, LogEntries):
             replica.hear_entries(broker, message)
+        elif isinstance(message, LogCopyAsk):
+            replica.hear_copy_ask(broker, message)
+        elif isinstance(message, LogCopied):
+            replica.hear_copied(broker, message)
 
     def hear_peer(self, peer: Peer, message: Any) -> None:
         if not peer.is_newcomer:  # the name of a newcomer is not settled
