@@ -267,7 +267,7 @@ class LogCompactor:
         for place, (payload, attributes) in enumerate(found[:count]):
             about = {
                 "log": self._declaration.name, "crc": fingerprint(payload, attributes), "at": str(entry.time_us),
-                "until": str(one.time_us),
+                "until": str(one.time_us), **({} if payload else {"empty": "yes"}),
             }  # fmt: skip
             columns = {
                 "publisher": bundle.publisher, "incarnation": bundle.incarnation, "stream": bundle.stream,
