@@ -121,6 +121,8 @@ class LogReplica:
         self.health: Final = ReplicaHealth()
         self._is_caught_up = False
         """Whether it has caught up with the leader in this life."""
+        self._led_slot = 0
+        """The last slot that it had voted on when it began to lead: earlier leaders may have decided it."""
 
     # -- the disk ------------------------------------------------------------------------------------------------------
 
@@ -264,6 +266,7 @@ class LogReplica:
                 self._restore(one)
             elif isinstance(one, Led):
                 self.intake.led()
+                self._led_slot = max(self._replica.ledger.votes, default=0) if self._replica is not None else 0
                 self._settling.forget()
         if news:
             self._tell_decided()
@@ -278,8 +281,9 @@ class LogReplica:
     def _look_at_readers(self) -> None:
         replica = self._replica
         if replica is not None and not self._is_caught_up:
-            is_told = 0 <= self._told_decided <= replica.ledger.chosen
-            self._is_caught_up = replica.is_leading or is_told
+            told = self._led_slot if replica.is_leading else self._told_decided
+            is_ahead = self.entries.end > self.state.next  # after a restart, until the leader decides again
+            self._is_caught_up = 0 <= told <= replica.ledger.chosen and not is_ahead
         if self.can_read:
             self.reader.look()
 
