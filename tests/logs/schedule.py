@@ -262,10 +262,8 @@ class LogSchedule(Time):
             replica.hear_fetch(sender, message)
         elif isinstance(message, LogEntries):
             replica.hear_entries(sender, message)
-        elif isinstance(message, LogCopyAsk):
-            replica.hear_copy_ask(sender, message)
-        elif isinstance(message, LogCopied):
-            replica.hear_copied(sender, message)
+        elif isinstance(message, LogCopyAsk | LogCopied):
+            replica.hear_copy(sender, message)
         else:
             log, speaker = speaker_of(getattr(message, "group"))  # noqa: B009
             assert log == self.log.name and broker_of(speaker) == sender

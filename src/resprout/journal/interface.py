@@ -131,6 +131,8 @@ class StoreOpened(Event):
     end: int
     reason: str = ""
     """Why it cannot be used."""
+    warning: str = ""
+    """One line for people when a torn write was cut off."""
 
 
 class StoreRecord(Effect):

@@ -1,8 +1,12 @@
 """The next change of the members of a log."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from resprout.logs.messages import broker_of
+
+LAG_MAX: Final = 64
+"""Most entries that a replica may lack when it becomes a member. The first decisions bring the rest."""
 
 
 def next_members(members: Sequence[str], declared: Sequence[str], ready: dict[str, str]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Protocol
 import msgspec
 
 from resprout.core.contract import BrokerMessage, Effect, ProtocolMessage
-from resprout.core.message_fields import BoundedNumber, Derived, Microseconds, Otherwise, PositionOffset
+from resprout.core.message_fields import BoundedNumber, Derived, GrowingNumber, Microseconds, Otherwise, PositionOffset
 from resprout.logs.table import DeclaredLog
 
 FETCH_BYTES: Final = 256 << 10
@@ -123,9 +123,9 @@ class LogCopied(BrokerMessage, frozen=True, tag=337):
     first ones of the part that it has."""
 
     log: str
-    through: BoundedNumber
+    through: GrowingNumber
     """Number of the first entry behind the compacted part, the offset there, and the time of the entry before."""
-    end: BoundedNumber
+    end: GrowingNumber
     time_us: Microseconds
     count: Annotated[BoundedNumber, Derived("`through`", Otherwise.IGNORED)]
     """Number of entries in the compacted part."""

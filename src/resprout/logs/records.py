@@ -84,9 +84,9 @@ class CompactedPart(msgspec.Struct, frozen=True, array_like=True):
 
     store: Annotated[int, msgspec.Meta(ge=0, le=1)] = 1
     """Which of the two stores holds it."""
-    through: BoundedNumber = 0
+    through: GrowingNumber = 0
     """Number of the first entry behind this part; 0: nothing is compacted."""
-    end: BoundedNumber = 0
+    end: GrowingNumber = 0
     """Offset behind this part."""
     time_us: Microseconds = 0
     """Time of the last entry before `through`. Tombstones that were older by the grace time are dropped."""

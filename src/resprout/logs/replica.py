@@ -28,7 +28,7 @@ from resprout.logs.declaration import LogDeclaration
 from resprout.logs.entries import LogEntryStore
 from resprout.logs.health import ReplicaHealth
 from resprout.logs.intake import FeedIntake
-from resprout.logs.membership import next_members
+from resprout.logs.membership import LAG_MAX, next_members
 from resprout.logs.messages import (
     LogAsk,
     LogCopied,
@@ -59,8 +59,6 @@ SNAPSHOT_SLOTS: Final = 512
 """Slots between two snapshots. Commands since the last snapshot are in memory, and are read again after a restart."""
 SNAPSHOT_BYTES: Final = 16 << 20
 """Bytes of commands after which a snapshot is taken earlier."""
-LAG_MAX: Final = 64
-"""Most entries that a replica may lack when it becomes a member. The first decisions bring the rest."""
 
 
 class LogReplica:
@@ -87,6 +85,8 @@ class LogReplica:
         self.remote_reads: Final = RemoteReads(declaration.key, broker, self, self.reader, port)
         self.trouble = ""
         """Reason why this replica is stopped; empty if it is not."""
+        self.damage = ""
+        """Reason why some entries could not be read from the disk; empty if all could."""
         self._life = incarnation
         self._rng = rng
         self._port = port
@@ -447,7 +447,9 @@ class LogReplica:
 
     def fetched(self, event: StoreFetched) -> bool:
         """Handle an answer of the disk. Returns False for a token of another log."""
-        return any(part.fetched(event) for part in (self.entries, self.reader, self._compactor, self._copies))
+        is_own = any(part.fetched(event) for part in (self.entries, self.reader, self._compactor, self._copies))
+        self.damage = self.damage or (event.reason if is_own else "")
+        return is_own
 
     def hear_entries(self, broker: str, message: LogEntries) -> None:
         if not self.entries.awaits(broker, message):
@@ -470,13 +472,13 @@ class LogReplica:
 
     # -- compacted entries ---------------------------------------------------------------------------------------------
 
-    def hear_copy_ask(self, broker: str, message: LogCopyAsk) -> None:
-        if self._replica is not None:
+    def hear_copy(self, broker: str, message: LogCopyAsk | LogCopied) -> None:
+        if isinstance(message, LogCopyAsk):
             self._compactor.note_copy()
             self._copies.hear_ask(broker, message)
-
-    def hear_copied(self, broker: str, message: LogCopied) -> None:
-        if self._replica is not None and self._copy.hear(broker, message):
+            return
+        is_decided = not self.is_member or message.through <= self.state.next
+        if self._replica is not None and is_decided and self._copy.hear(broker, message):
             self._has_fetched(broker, True, message.through + 1)
 
     # -- positions of readers ------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from resprout.core.contract import Forget, Persist
+from resprout.core.errors import ResproutError
 from resprout.journal.interface import (
     DamagedError,
     DiskError,
@@ -72,8 +73,14 @@ class LogStores:
             store = self._stores.get(effect.store) or self._open(effect)
             records = store.records.read() if effect.is_read else []
         except (DiskError, DamagedError) as error:
-            return StoreOpened(effect.store, (), 0, 0, str(error))
-        return StoreOpened(effect.store, records, store.journal.first, store.journal.next)
+            return StoreOpened(effect.store, (), 0, 0, self._advice(error))
+        journal = store.journal
+        return StoreOpened(effect.store, records, journal.first, journal.next, "", journal.warning)
+
+    def _advice(self, error: ResproutError) -> str:
+        """Return what to tell the operator."""
+        is_damaged = isinstance(error, DamagedError)
+        return f"{error}: stop this broker, and see `resprout mend {self._folder.parent}`" if is_damaged else str(error)
 
     def _open(self, effect: OpenStore) -> _OpenedStore:
         folder = self._folder / effect.store
@@ -141,7 +148,7 @@ class LogStores:
         try:
             records = reader.read(position, effect.size) if position < reader.end else []
         except (DiskError, DamagedError) as error:
-            return StoreFetched(effect.token, (), reader.first, reader.end, str(error))
+            return StoreFetched(effect.token, (), reader.first, reader.end, self._advice(error))
         return StoreFetched(effect.token, records, reader.first, reader.end)
 
     def close(self) -> None:

@@ -274,6 +274,8 @@ class LogHost:
         replica = self.replicas.get(event.store.rpartition(".")[0])
         if replica is not None:
             replica.opened(event, self._life.now_us)
+            if event.warning:
+                self._life.note("log", f"replica of {replica.declaration.name}: {event.warning}")
             if replica.trouble:
                 name = replica.declaration.name
                 self._life.note("log", f"{self._life.seat.name} keeps no replica of {name}: {replica.trouble}")
@@ -327,10 +329,8 @@ class LogHost:
             replica.hear_found(broker, message, now_us)
         elif isinstance(message, LogEntries):
             replica.hear_entries(broker, message)
-        elif isinstance(message, LogCopyAsk):
-            replica.hear_copy_ask(broker, message)
-        elif isinstance(message, LogCopied):
-            replica.hear_copied(broker, message)
+        elif isinstance(message, LogCopyAsk | LogCopied):
+            replica.hear_copy(broker, message)
 
     def hear_peer(self, peer: Peer, message: Any) -> None:
         if not peer.is_newcomer:  # the name of a newcomer is not settled

@@ -39,7 +39,7 @@ def _log_seen(host: LogHost, log: LogDeclaration, now_us: int) -> LogSeen:
         compacted=replica.entries.compacted.end if log.compact else msgspec.UNSET,
         leaderless_seconds=0.0 if replica.has_leader(now_us) else _seconds(replica.health.leaderless_since_us, now_us),
         behind_seconds=_seconds(replica.health.behind_since_us, now_us),
-        trouble=replica.trouble,
+        trouble=replica.trouble or replica.damage,
         positions=tuple(
             [
                 PositionSeen(each.name, each.offset, max(0, end - each.offset))
@@ -64,7 +64,9 @@ def _seconds(since_us: int | None, now_us: int) -> float:
 def log_notices(logs: Iterable[LogSeen]) -> Iterator[str]:
     """Yield a line for each problem that an operator should act on."""
     for log in logs:
-        if log.trouble:
+        if log.trouble and log.role != "stopped":
+            yield f"log {log.name}: entries of the replica here cannot be read: {log.trouble}"
+        elif log.trouble:
             yield f"log {log.name}: this broker keeps no replica: {log.trouble}"
         elif log.leaderless_seconds >= LEADERLESS_SECONDS:
             yield (
