@@ -1,7 +1,8 @@
 """The stores of a broker: journals with names of their own, in the folder `logs` of its data folder (`docs/logs.md`).
 
-Everything here runs in the thread that writes. A store whose flush policy is `never` holds entries of a log: it is
-synced before votes are forgotten, and its records are dropped by retention alone.
+Everything here runs in the thread that writes. A store that is not read when it is opened holds entries of a log: it
+is synced before votes are forgotten, and its records are dropped by retention alone. The others keep every record that
+is not forgotten.
 """
 
 import contextlib
@@ -17,7 +18,6 @@ from resprout.journal.interface import (
     DamagedError,
     DiskError,
     FetchStore,
-    Flush,
     JournalOptions,
     OpenStore,
     ResetStore,
@@ -37,7 +37,9 @@ StoreChange = StoreRecord | StoreForget | StoreTrim | ResetStore
 
 
 class _OpenedStore:
-    def __init__(self, files: RealFiles, options: JournalOptions, journal: Journal) -> None:
+    def __init__(self, files: RealFiles, options: JournalOptions, journal: Journal, is_forgotten: bool) -> None:
+        """`is_forgotten`: records are needed until they are forgotten; otherwise retention drops them."""
+        self._is_forgotten = is_forgotten
         self.files = files
         self.options = options
         self.records = Records(journal)
@@ -47,10 +49,10 @@ class _OpenedStore:
         return self.records.journal
 
     def append(self, records: Sequence[bytes], time_us: int) -> None:
-        if self.options.flush is Flush.NEVER:
-            self.journal.append(records, time_us, self.journal.next + len(records))
-        else:
+        if self._is_forgotten:
             self.records.apply([Persist(record) for record in records], time_us)
+        else:
+            self.journal.append(records, time_us, self.journal.next + len(records))
 
     def reset(self, position: int, time_us: int) -> None:
         self.files.close()
@@ -92,7 +94,7 @@ class LogStores:
             raise DiskError(f"{folder}: {error.strerror or error}", error.errno or 0) from None
         files = RealFiles(folder)
         journal = open_journal(files, effect.options, _draw, time.time_ns() // 1_000)
-        store = self._stores[effect.store] = _OpenedStore(files, effect.options, journal)
+        store = self._stores[effect.store] = _OpenedStore(files, effect.options, journal, effect.is_read)
         return store
 
     def apply(self, changes: list[StoreChange], time_us: int) -> None:

@@ -75,7 +75,7 @@ class StoreDriver:
 
     def open(self, process: Process, effect: OpenStore) -> None:
         store = process.node.disk.stores.setdefault(effect.store, StoreOnDisk())
-        records = store.open(effect.options)
+        records = store.open(effect.options, effect.is_read)
         found = records.read() if effect.is_read else []
         self._answer(process, StoreOpened(effect.store, found, records.journal.first, records.journal.next))
 
