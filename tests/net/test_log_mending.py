@@ -60,6 +60,7 @@ def test_the_only_replica_is_never_discarded_without_being_told(
             async with resprout.connect(str(b0), name="p") as p:
                 await have(tmp_path, ("b0",), await publish(p, 0, 60))
         async with replica("b0", tmp_path, log=SINGLE, life=2) as b0, resprout.connect(str(b0), name="q") as q:
+            await is_fed(b0)
             await publish(q, 60, 120)
             await until(lambda: len(bundles(kept(tmp_path, "b0"))) == 120)
 
