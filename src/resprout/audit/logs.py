@@ -134,6 +134,9 @@ class LogRecord:
             found.setdefault(dropped.message.position, dropped.message)
         return dict(sorted(found.items()))
 
+    def told_safe(self) -> Iterator[MessageId]:
+        return iter(())
+
     @property
     def blocks_at_end(self) -> bool:
         """Whether no majority of its replicas runs, so that the log accepts nothing from its feed."""

@@ -16,6 +16,7 @@ import msgspec
 
 from resprout.core import limits
 from resprout.core.contract import Machine, Timer
+from resprout.core.message_ids import WINDOW_US
 from resprout.edge.broker.recorder import EventRecorder
 from resprout.edge.client.machine import ClientMachine
 from resprout.edge.client.options import AskAgain
@@ -209,7 +210,8 @@ class Cast:
         self._distances.place(client.name, client.broker, client.latency_us)
         record = self._masks.unmasking(client, self._record)
         if (wanted := client.consumes) is not None:
-            consumer = ConsumerSide(client, wanted, self.world, self._record)
+            window_us = int(self._scenario.options.get("message_id_us", WINDOW_US))
+            consumer = ConsumerSide(client, wanted, self.world, self._record, window_us)
             make = partial(self._make_consumer, client, wanted)
             node = self._add(client.name, make, consumer)
             node.is_free = self._scenario.has_free_client_links

@@ -302,8 +302,16 @@ class _Driver:
 class ConsumerSide:
     """Every life of one. Takes `reading_us` for each message, and acknowledges it then."""
 
-    def __init__(self, spec: ClientSpec, wanted: SubscriptionSpec, world: World, record: Callable[[Row], None]) -> None:
+    def __init__(
+        self,
+        spec: ClientSpec,
+        wanted: SubscriptionSpec,
+        world: World,
+        record: Callable[[Row], None],
+        message_id_us: int,
+    ) -> None:
         self._spec = spec
+        self._message_id_us = message_id_us
         self._wanted = wanted
         self._world = world
         self._record = record
@@ -316,7 +324,7 @@ class ConsumerSide:
         return False
 
     def began(self, process: Process) -> None:
-        self._rows = ConsumerRows(self._spec, self._wanted, process.incarnation)
+        self._rows = ConsumerRows(self._spec, self._wanted, process.incarnation, self._message_id_us)
         self._unread = deque()
         self._record(self._rows.began(self._now_us))
 
