@@ -175,7 +175,7 @@ class Lies:
         if rng.random() < 0.3:
             return Acknowledge(tuple(spans))
         if rng.random() < 0.3:
-            return FollowUp(rng.choice(spans), rng.choice((grammar.make(Bundle), self._after())))
+            return FollowUp(rng.choice(spans), rng.choice((grammar.bundle(), self._after())))
         delay_us = rng.choice((0, 0, 1_000, 1 << 50))
         return Settle(rng.choice(list(Settlement)), tuple(spans), delay_us, rng.choice(("", "\x1b[2J", "r" * 512)))
 
