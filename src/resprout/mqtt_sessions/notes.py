@@ -7,20 +7,26 @@ import msgspec
 from resprout.core.guarantee import Guarantee
 from resprout.core.message_fields import Mark
 from resprout.mqtt.packets import Will
-from resprout.net.event_loop import wall_us
-from resprout.net.mqtt.embedded import EmbeddedClient
-from resprout.net.mqtt.records import OWN_KEYS, SESSIONS, SessionNote
-from resprout.net.mqtt.wills import packed_will
+from resprout.mqtt_sessions.embedded import EmbeddedClient
+from resprout.mqtt_sessions.records import OWN_KEYS, SESSIONS, SessionNote
+from resprout.mqtt_sessions.wills import packed_will
 
 
 class NoteWriter:
     """Writer of notes in the name of the session's own client, so they follow its publications."""
 
     def __init__(
-        self, client: EmbeddedClient, name: str, client_id: str, identity: str, retain: Callable[[bytes], None]
+        self,
+        client: EmbeddedClient,
+        wall_us: Callable[[], int],
+        name: str,
+        client_id: str,
+        identity: str,
+        retain: Callable[[bytes], None],
     ) -> None:
         """`retain` retains a note, or removes the retained one if it is empty."""
         self._client = client
+        self._wall_us = wall_us
         self._retain = retain
         self._kept: tuple[bytes, int] | None = None
         """Subscriptions and expiry in the retained note; None if this object has not retained one."""
@@ -79,7 +85,7 @@ class NoteWriter:
         self._publish(msgspec.structs.replace(note, will=b""))
 
     def _publish(self, note: SessionNote) -> tuple[str, int]:
-        self._stamp = max(self._stamp + 1, wall_us())
+        self._stamp = max(self._stamp + 1, self._wall_us())
         note = msgspec.structs.replace(note, stamp=self._stamp)
         return self._client.publish(SESSIONS, msgspec.msgpack.encode(note), Guarantee.CAUSAL, {}, OWN_KEYS)
 
