@@ -136,6 +136,10 @@ class MqttServer(SessionServer):
                 shared.publish(topic, text.encode(), guarantee, attributes, keys)
 
     @property
+    def is_serving(self) -> bool:
+        return self.serving.is_set()
+
+    @property
     def addresses(self) -> dict[str, Address]:
         return {kind: place.address for kind, place in self._places.items()}
 
