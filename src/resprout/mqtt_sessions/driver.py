@@ -196,7 +196,7 @@ class ConnectionDriver:
                 return
             self._timer.cancel()
         self._timer_us = due
-        self._timer = self._server.loop.call_later(max(0, due - self._server.now_us()) / 1e6, self._tick)
+        self._timer = self._server.call_idly(max(0, due - self._server.now_us()) / 1e6, self._tick)
 
     def _tick(self) -> None:
         self._timer = None

@@ -51,7 +51,7 @@ class Orphans:
     async def watch(self) -> None:
         server = self._server
         while True:
-            await asyncio.sleep(CHECK_SECONDS)
+            await server.rest(CHECK_SECONDS)
             for note, ends in self.due(server.now_us() / 1e6)[:ROUND_MAX]:
                 try:
                     await self._settle(note, ends)

@@ -134,6 +134,19 @@ class SessionServer(abc.ABC):
     def may_publish_for(self, session: TreeSession, topic: str) -> bool:
         """Return whether a client that the tree no longer serves had the right to publish on the topic."""
 
+    def call_idly(self, seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        """Call later for housekeeping, which nobody waits for."""
+        return self.loop.call_later(seconds, callback)
+
+    async def rest(self, seconds: float) -> None:
+        """Wait between two rounds of housekeeping."""
+        over = asyncio.Event()
+        handle = self.call_idly(seconds, over.set)
+        try:
+            await over.wait()
+        finally:
+            handle.cancel()
+
     # -- the life of the server ----------------------------------------------------------------------------------------
 
     def share_state(self) -> None:
