@@ -90,6 +90,15 @@ def test_a_member_whose_answer_cannot_be_read_is_missing_and_the_others_are_show
     assert "b0  127.0.0.1" in out and "└─ b1  no answer" in out and "cannot be read" in out
 
 
+def test_subscriptions_name_the_broker_that_did_not_answer_also_beside_json(capfd: pytest.CaptureFixture[str]) -> None:
+    with hostile_broker(says(b'{"unknown":' + DEEP)) as bad:
+        members = [{"name": "b1", "address": bad, "parent": "b0"}]
+        with hostile_broker(liar(members=members)) as address:
+            assert run(["subscriptions", "--json", "--server", address]) == 1
+    out, err = capfd.readouterr()
+    assert len(json.loads(out)) == 1 and err.startswith("b1 does not answer: ") and err.count("\n") == 1
+
+
 LISTS = {
     "recent": [{"time": float(at), "kind": "note", "detail": f"d{at}"} for at in range(300)],
     "departed": [{"name": f"d{at}", "time": 1.0} for at in range(300)],

@@ -89,8 +89,8 @@ def test_attributes_that_nobody_has_cost_nothing() -> None:
 def test_a_payload_column_that_does_not_fit_is_refused(column: bytes, why: str) -> None:
     with pytest.raises(WireError, match=why):
         unpack_payloads(bundle(column))
-    with pytest.raises(WireError, match=why):
-        pick(bundle(column), [0])
+    with pytest.raises(WireError, match="payload column"):
+        unpack_payloads(pick(bundle(column), [0]))
 
 
 @pytest.mark.parametrize(
@@ -110,8 +110,8 @@ def test_a_payload_column_that_does_not_fit_is_refused(column: bytes, why: str) 
 def test_an_attribute_column_that_does_not_fit_is_refused(column: bytes, why: str) -> None:
     with pytest.raises(WireError, match=why):
         unpack_attributes(bundle(attributes=column))
-    with pytest.raises(WireError, match=why):
-        pick(bundle(attributes=column), [0])
+    with pytest.raises(WireError, match="payload column"):
+        unpack_payloads(pick(bundle(attributes=column), [0]))
 
 
 @settings(max_examples=cases(70, 200), deadline=None, derandomize=True)

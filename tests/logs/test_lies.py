@@ -1,26 +1,40 @@
 """Members that lie about logs: they are cut off, or have no effect, and take no more than their share."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
 
-from resprout.core.bundle import Bundle, pack_attributes, pack_payloads, to_record
+from resprout.core.bundle import Bundle, pack_attributes, pack_payloads, to_record, unpack_payloads
 from resprout.core.errors import BoundError, WireError
 from resprout.core.guarantee import Guarantee
 from resprout.core.message_fields import NUMBER_MAX
+from resprout.edge.requests import PublishRequest
 from resprout.journal.interface import Flush
 from resprout.logs.messages import LogAsk, LogFed, LogFeed, LogFound, LogLed, LogPage, LogRead, LogsDeclared, LogTold
 from resprout.logs.reading import READS_OF_BROKER_MAX
-from resprout.logs.records import LogCommand, bundle_command, read_command, to_bytes
+from resprout.logs.records import LogCommand, LogEntry, bundle_command, read_command, to_bytes
 from resprout.logs.replica import LogReplica
 from resprout.logs.state import LogState
 from resprout.logs.table import DeclaredLog
-from resprout.replicas.messages import Accept, AcceptedEntry, Ballot, Decisions, Fetch, Promise, SlotEntry
+from resprout.order.messages import Forward
+from resprout.replicas.messages import (
+    Accept,
+    AcceptedEntry,
+    Ballot,
+    Decisions,
+    Fetch,
+    Known,
+    Promise,
+    SlotEntry,
+    Snapshot,
+)
 from resprout.stacks.resprout.log_broker import LogBroker
 from resprout.stacks.resprout.log_checks import check_replica_message
 from resprout.stacks.resprout.log_host import LogHost
 from tests.fuzz.episode import Episode
+from tests.fuzz.stores import LOGS
 
 FAR = 1 << 50
 COMMAND = to_bytes(LogCommand("b1.1.1.1", 1, 0, -1, gap="forged"))
@@ -216,3 +230,45 @@ def test_the_time_of_a_command_is_no_later_than_a_clock_can_be(episode: Episode)
     host.hear("b1", LogFeed("kept", "b1.1.1.1", 1, to_bytes(forged)))
     episode.tree.go_on(400, lambda: "b1.1.1.1" in replica.state.feeds)
     assert 0 < replica.state.time_us <= wall_us + 10_000_000
+
+
+def test_a_publication_that_cannot_be_read_becomes_a_gap_of_the_log_and_what_follows_is_kept() -> None:
+    """A log that had it could not be read by anybody."""
+    begun = Episode("member", 1, 0)
+    begun.begin()
+    forged = Bundle("far", 1, 1, 3, 5, "t", (), Guarantee.FIFO, b"", pack_payloads([b"1", b"2"]))
+    begun.tree.forge("b1", "b0", Forward(forged, 2))
+    begun.tree.run(10_000)
+    for client in ("p", "near"):
+        begun.tree.ask(client, PublishRequest("t", b"later"))
+    begun.tree.run(10_000)
+    entries = begun.tree.stores.entries("b0", LOGS[0])
+    assert [entry.gap for entry in entries if entry.gap] == ["a publication of far cannot be read"]
+    read = [unpack_payloads(entry.messages) for entry in entries if entry.messages is not None]
+    assert read[-2:] == [[b"later"], [b"later"]]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda number: Snapshot(number),
+        lambda number: LogEntry(number, 0, 0, -1, b"", "gap", 1),
+        lambda number: LogEntry(0, number, 0, -1, b"", "gap", 1),
+    ],
+    ids=["slot", "entry", "offset"],
+)
+def test_numbers_of_a_replica_leave_room_for_those_that_follow(made: Callable[[int], msgspec.Struct]) -> None:
+    """A broker sent what no other one could read."""
+    least, most = made(NUMBER_MAX >> 1), made((NUMBER_MAX >> 1) + 1)
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(least), type=type(least)) == least
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.msgpack.decode(msgspec.msgpack.encode(most), type=type(most))
+
+
+def test_a_replica_sends_nothing_to_an_identity_that_it_had_before(episode: Episode) -> None:
+    """A broker ended with an AttributeError when a log still had its identity from before a lost disk as a member."""
+    host = _host(episode)
+    host.send("b0", Known("kept|b0.2", 1))
+    host.send("b0", LogFed("kept", "b0.1.1.1", 0))
+    assert [type(each) for each in host.to_itself] == [LogFed]
+    host.hear_itself()

@@ -57,7 +57,8 @@ def test_a_log_that_is_created_again_is_another_one() -> None:
     second = table.find("bank")
     assert second is not None and second.key != first.key and second.journal == first.journal
     assert table.is_over(first.subscription) and not table.is_over(second.subscription)
-    assert not table.is_over("log.bank") and not table.is_over("billing")
+    assert table.is_over("log.bank"), "a configured log of this name"
+    assert not table.is_over("bank") and not table.is_over("log.billing") and not table.is_over("billing")
 
 
 def test_a_table_does_not_grow_without_end() -> None:

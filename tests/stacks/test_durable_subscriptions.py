@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.contract import Request
 from resprout.core.guarantee import Guarantee
 from resprout.core.message import Message
@@ -20,6 +21,7 @@ from resprout.edge.requests import (
     LeaveRequest,
     PublishRequest,
 )
+from resprout.order.messages import Forward
 from resprout.stacks.resprout import ResproutOptions
 from tests.soak import cases
 from tests.stacks.tree import Tree
@@ -106,6 +108,28 @@ def test_what_is_published_while_nobody_consumes_waits_for_the_next_consumer_whe
     assert payloads(tree, "w1") == [0, 1, 2]
     assert [message.seq for message in tree.delivered["w1"]] == [4, 5, 6]
     assert not any(message.redelivered for message in tree.delivered["w1"])
+
+
+@pytest.mark.parametrize("terms", [JOBS, GROUP], ids=["alone", "group"])
+def test_what_cannot_be_read_is_left_out_also_when_it_is_handed_out_in_parts(terms: Terms) -> None:
+    """A member brings it, perhaps from another one, with a column that holds other messages than it says. The broker
+    ended with a WireError when it had to split such a bundle."""
+    tree = make_tree()
+    for name in ("w0", "w1") if terms.group else ("w0",):
+        tree.consume(name, "b1", "orders", terms, window=2)
+    settle(tree)
+    forged = Bundle("far", 1, 1, 9, 5, "jobs/a", (), Guarantee.FIFO, b"", pack_payloads([b"1", b"2"]))
+    tree.forge("b2", "b1", Forward(forged, 2))
+    settle(tree)
+    publish(tree, 4)
+    settle(tree)
+    assert sorted(n for name in ("w0", "w1") for n in (payloads(tree, name) if name in tree.machines else [])) == [
+        0,
+        1,
+        2,
+        3,
+    ]
+    assert tree.incarnations["b1"] == 1
 
 
 def test_what_was_not_acknowledged_comes_again_and_says_so() -> None:

@@ -37,16 +37,16 @@ def subscriptions(access: Access, as_json: bool) -> int:
 
     The lag counts what is not acknowledged: messages that wait, that consumers have, that are delayed, and dead ones
     whose dead letter is not safe yet. The command asks every broker; the rights are those of `resprout status`. Exit
-    status 1 when a broker does not answer: the subscriptions that it holds are missing.
+    status 1 when a broker does not answer: the subscriptions that it holds are missing, and a line names it (on the
+    error output with --json).
     """
     found = run_loop(AskingCommand(access).survey())
     seen = sorted((one for broker in found.brokers for one in broker.durables), key=lambda one: one.name)
     if as_json:
         tell_json(seen)
     else:
-        missing = [f"{one.name} does not answer: {one.reason}" for one in found.missing]
-        lines = [line for one in seen for line in _lines(one)] or ["there are no durable subscriptions"]
-        tell_lines([*lines, *missing])
+        tell_lines([line for one in seen for line in _lines(one)] or ["there are no durable subscriptions"])
+    tell_lines((f"{one.name} does not answer: {one.reason}" for one in found.missing), err=as_json)
     return 1 if found.missing else 0
 
 

@@ -192,13 +192,18 @@ def unpack_attributes(bundle: Bundle) -> list[dict[str, AttributeValue]]:
 
 
 def pick(bundle: Bundle, offsets: Iterable[int]) -> Bundle:
-    """A bundle with only the messages at `offsets`; their sequence numbers are `first + offset`, told beside it."""
+    """Return a bundle with only the messages at `offsets`; their sequence numbers are `first + offset`, sent beside it.
+    If a column does not fit the bundle, the columns of the result are empty, and its readers leave it out."""
     chosen = list(offsets)
-    payloads = unpack_payloads(bundle)
-    rows = unpack_attributes(bundle)
+    try:
+        payloads, rows = unpack_payloads(bundle), unpack_attributes(bundle)
+    except WireError:
+        attributes = column = b""
+    else:
+        attributes, column = pack_attributes([rows[i] for i in chosen]), pack_payloads([payloads[i] for i in chosen])
     return Bundle(
         bundle.publisher, bundle.incarnation, bundle.first, len(chosen), bundle.stamp, bundle.topic, bundle.keys,
-        bundle.guarantee, pack_attributes([rows[i] for i in chosen]), pack_payloads([payloads[i] for i in chosen]),
+        bundle.guarantee, attributes, column,
     )  # fmt: skip
 
 

@@ -41,6 +41,8 @@ ECHOED_MAX: Final = 1 << 62
 
 BoundedNumber = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
 """A count, a version, an incarnation or a sequence number."""
+GrowingNumber = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX >> 1)]
+"""A number from which the receiver goes on counting: others can follow, whatever a liar says."""
 Stamp = Annotated[int, msgspec.Meta(ge=0, le=STAMP_MAX)]
 MaybeStamp = Annotated[int, msgspec.Meta(ge=-1, le=STAMP_MAX)]
 """-1: there is none."""

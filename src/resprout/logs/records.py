@@ -12,7 +12,7 @@ import msgspec
 from resprout.core import limits
 from resprout.core.bundle import Bundle, from_record, to_record
 from resprout.core.errors import WireError
-from resprout.core.message_fields import EPOCH_MAX, PLACE_MAX, BoundedNumber, Marks, Microseconds
+from resprout.core.message_fields import EPOCH_MAX, PLACE_MAX, BoundedNumber, GrowingNumber, Marks, Microseconds
 from resprout.logs.positions import StoredPosition
 from resprout.wire.bundles import check_head
 
@@ -43,9 +43,9 @@ class LogCommand(msgspec.Struct, frozen=True, array_like=True):
 class LogEntry(msgspec.Struct, frozen=True, array_like=True):
     """An entry of a replica: the messages of a bundle, with one offset each, or a gap mark with one offset."""
 
-    number: BoundedNumber
+    number: GrowingNumber
     """Number of entries before this one, which is its position in the store."""
-    offset: BoundedNumber
+    offset: GrowingNumber
     """Offset of the first message, or of the gap mark."""
     time_us: Microseconds
     """Time of the entry, never lower than that of the entry before."""
@@ -67,8 +67,8 @@ class LogEntry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StateFields(msgspec.Struct, frozen=True, array_like=True):
-    next: BoundedNumber
-    end: BoundedNumber
+    next: GrowingNumber
+    end: GrowingNumber
     time_us: Microseconds
     feeds: tuple[tuple[str, BoundedNumber], ...]
     marks: Marks

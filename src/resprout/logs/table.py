@@ -151,10 +151,11 @@ class LogTable:
         for one in self._all.values():
             if subscription == one.log.subscription:
                 return not one.replicas
-            name, _, generation = subscription.removeprefix(LOG_PREFIX).rpartition(".")
-            if name == one.name and generation.isdecimal():
-                return int(generation[:17]) < one.generation
-        return False
+        key = subscription.removeprefix(LOG_PREFIX)
+        name, _, generation = key.rpartition(".")
+        if name in self._all and generation.isdecimal():
+            return int(generation[:17]) < self._all[name].generation
+        return key != subscription and key in self._all  # it fed the configured log of this name
 
     # -- commands ------------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 import msgspec
 
 from resprout.core.contract import BrokerMessage
-from resprout.core.message_fields import BoundedNumber, Microseconds
+from resprout.core.message_fields import BoundedNumber, GrowingNumber, Microseconds
 
 MEMBERS_MAX: Final = 64
 """Of one configuration: every decision is sent to all of them."""
@@ -59,7 +59,7 @@ class AcceptedEntry(msgspec.Struct, frozen=True, array_like=True):
 class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     """The state of the owner after this slot, and the configuration that follows it."""
 
-    slot: BoundedNumber = 0
+    slot: GrowingNumber = 0
     lives: tuple[str, ...] = ()
     state: bytes = b""
 

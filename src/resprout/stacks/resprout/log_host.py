@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from resprout.core.bundle import Bundle, pack_attributes, pack_payloads, unpack_attributes, unpack_payloads
 from resprout.core.contract import Effect, Event, LinkDown, LinkUp, ProtocolMessage, Received, Writable
+from resprout.core.errors import WireError
 from resprout.core.partitions import partition_of
 from resprout.edge.broker.ports import LogAccess
 from resprout.edge.durable_messages import (
@@ -49,6 +50,7 @@ from resprout.logs.replica import LogReplica
 from resprout.logs.table import LogTable
 from resprout.overlay.configurations import decode
 from resprout.replicas.ledger import HeartbeatDue, PatienceOver
+from resprout.replicas.messages import MESSAGES as REPLICA_MESSAGES
 from resprout.stacks.peers import Peer, Peers
 from resprout.stacks.resprout.durable_book import DurableBook
 from resprout.stacks.resprout.durables import Durables
@@ -57,6 +59,7 @@ from resprout.stacks.resprout.log_changes import LogChanges
 from resprout.stacks.resprout.log_checks import check_fed, check_log_message, check_replica_message, in_time
 from resprout.stacks.resprout.log_positions import LogPositions
 from resprout.stacks.resprout.log_reads import LogReads
+from resprout.wire.bundles import check_columns
 
 WINDOW: Final = 4_096
 """Most messages that a feeder may hold which are not in the log yet."""
@@ -145,7 +148,8 @@ class LogHost:
 
     def send(self, broker: str, message: ProtocolMessage) -> None:
         if broker == self._life.seat.name:
-            self.to_itself.append(message)
+            if not isinstance(message, REPLICA_MESSAGES):  # those are for an identity that this replica had before
+                self.to_itself.append(message)
         elif not self._is_broker(broker):
             return
         elif not self._life.view.is_dead_speaker(broker):
@@ -425,11 +429,20 @@ class LogHost:
         return self._life.seat.epoch_us + self._life.now_us
 
     def _handed(self, feed: _Consumption, message: Handed) -> None:
-        feeder = feed.feeder_for(message.bundle)
-        if feeder is not None:
-            for bundle in consecutive_runs(message.bundle, message.offsets):
-                tseq = message.tseq + bundle.first - message.bundle.first if message.tseq >= 0 else message.tseq
-                feeder.hand(bundle, tseq, self._wall_us)
+        whole, offsets = message.bundle, message.offsets
+        feeder = feed.feeder_for(whole)
+        if feeder is None:
+            return
+        try:
+            check_columns(whole, self._life.options.honest_payload)
+        except WireError:  # brokers pass bundles on unread
+            feeder.note_gap(f"a publication of {whole.publisher} cannot be read", self._wall_us)
+            places = offsets if offsets is not None else range(whole.count)
+            feed.done.extend(Span(*whole.origin, whole.first + place, whole.first + place) for place in places)
+            return
+        for bundle in consecutive_runs(whole, offsets):
+            tseq = message.tseq + bundle.first - whole.first if message.tseq >= 0 else message.tseq
+            feeder.hand(bundle, tseq, self._wall_us)
 
     def _done(self, feed: _Consumption, bundle: Bundle) -> None:
         feed.done.append(Span(*bundle.origin, bundle.first, bundle.last))
