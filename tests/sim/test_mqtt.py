@@ -11,6 +11,7 @@ import pytest
 from resprout.audit.judge import judge
 from resprout.audit.mqtt import MQTT_RULES
 from resprout.audit.verdict import CLEAN, NOT_JUDGED, lines
+from resprout.mqtt.state import SessionState
 from resprout.net.run.schedule import check_runnable
 from resprout.scenario.load import load_scenario, parse_scenario
 from resprout.scenario.source import shipped
@@ -166,3 +167,15 @@ def test_drawn_scenarios_are_clean(seed: int) -> None:
     assert "mqtt" in CLASSES
     outcome = try_seed(seed, "mqtt")
     assert not outcome.failed, outcome.report
+
+
+def test_a_broken_takeover_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here the next broker does not know which publications with QoS 2 the last one has received."""
+    monkeypatch.setattr(SessionState, "mark_received", lambda state, packet_id: None)
+    text = SCENARIO.replace('interval = "20ms"', 'interval = "2ms"').replace("operations = 60", "operations = 200")
+    for at in range(3_100, 4_200, 37):
+        crash = ", ".join([fault(f"{at}ms", "crash", "b1"), fault("20s", "recover", "b1")])
+        verdict = judge(run_scenario(parse_scenario(text.replace("FAULTS", crash))).rows)
+        if {check.rule for check in verdict.checks if check.anomalies} >= {"twice", "mqtt_twice"}:
+            return
+    pytest.fail("nobody noticed")
