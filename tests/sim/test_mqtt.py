@@ -109,6 +109,13 @@ def test_sessions_survive_a_broker_that_freezes_and_one_that_stops() -> None:
     assert sessions(rows, "two") == ["new", "present"]
 
 
+def test_a_client_that_freezes_gets_again_what_it_had_not_acknowledged() -> None:
+    """A message of MQTT does not say how often it was sent, so the judge must not ask for it (seed 1122 of the swarm)."""
+    rows = rows_of(fault("3500ms", "freeze", "one"), fault("8s", "unfreeze", "one"))
+    assert sessions(rows, "one") == ["new", "present"]
+    assert max(handed(rows, "one", "1").values()) == 2
+
+
 def test_a_client_that_crashes_begins_a_new_session() -> None:
     rows = rows_of(fault("3500ms", "crash", "two"), fault("4s", "recover", "two"))
     assert sessions(rows, "two") == ["new", "new"]
