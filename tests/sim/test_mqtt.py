@@ -110,7 +110,7 @@ def test_sessions_survive_a_broker_that_freezes_and_one_that_stops() -> None:
 
 
 def test_a_client_that_freezes_gets_again_what_it_had_not_acknowledged() -> None:
-    """A message of MQTT does not say how often it was sent, so the judge must not ask for it (seed 1122 of the swarm)."""
+    """A message of MQTT does not say how often it was sent, so the judge does not ask for it (seed 1122)."""
     rows = rows_of(fault("3500ms", "freeze", "one"), fault("8s", "unfreeze", "one"))
     assert sessions(rows, "one") == ["new", "present"]
     assert max(handed(rows, "one", "1").values()) == 2
