@@ -22,6 +22,7 @@ myst_enable_extensions = ["deflist"]
 autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
 autodoc_class_signature = "mixed"
+default_role = "code"  # what docstrings put between single backticks
 smartquotes = False  # they turn the options and quotes of commands into dashes and quotes that no shell knows
 
 

@@ -1,4 +1,4 @@
-"""Request and reply with values: a shop asks for prices, and is told at once when nobody sells.
+"""Request and reply with values: a shop asks for prices, and learns at once when no client sells.
 
 python examples/ask.py
 """

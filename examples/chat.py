@@ -1,4 +1,4 @@
-"""A chat room: everybody sees an answer after what it answers, whichever broker they are connected to.
+"""A chat room: every member sees a question before its answer, at whichever broker the members are connected.
 
 python examples/chat.py                                shows a conversation of three, with brokers of its own
 python examples/chat.py alice localhost:7450           joins the room at a broker: type lines, end with Ctrl-D

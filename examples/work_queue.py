@@ -50,7 +50,8 @@ async def main() -> None:
             process.terminate()
             await process.wait()
     print(f"{len(done)} of {JOBS} jobs are done")
-    print("what the dead worker had in its hands was done by others" if again else "nobody had to do anything again")
+    unfinished = "the other workers did the unfinished jobs of the killed one"
+    print(unfinished if again else "the killed worker left no job unfinished")
 
 
 if __name__ == "__main__":

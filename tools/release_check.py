@@ -84,7 +84,7 @@ OF_EXTRA: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
 }
 
 QUIET: Final = ("--quiet", "--disable-pip-version-check")
-TEST_TOOLS: Final = ("hypothesis", "paho-mqtt", "pytest", "pytest-timeout", "pytest-xdist", "setuptools")
+TEST_TOOLS: Final = ("hypothesis", "paho-mqtt", "pytest", "pytest-timeout", "pytest-xdist", "setuptools>=77")
 PAGES: Final = (
     "tests/cli/test_help.py",
     "tests/client/test_examples.py",

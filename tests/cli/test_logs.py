@@ -81,7 +81,7 @@ def test_logs_are_created_replaced_and_deleted(tmp_path: Path) -> None:
             assert await said("log", "replace", "ev", "b0", "b1", *server) == "log ev moves to b1\n"
             with pytest.raises(resprout.UsageError, match="b0 keeps no replica of the log ev; its replicas are b1"):
                 await said("log", "replace", "ev", "b0", "b2", *server)
-            with pytest.raises(resprout.UsageError, match="3 replicas need as many brokers with a data folder"):
+            with pytest.raises(resprout.UsageError, match="3 replicas need as many brokers that run with --data"):
                 await said("log", "create", "three", "three/#", *server)
             assert await said("log", "delete", "ev", *server) == "log ev is deleted\n"
             assert await said("log", "list", *server) == "no logs are declared\n"

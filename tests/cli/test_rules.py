@@ -31,7 +31,7 @@ def test_a_token_is_in_its_file_and_only_its_digest_is_printed(
         (("a b",), "identity 'a b' is refused"),
         (("teller",), "where is the token to be written?"),
         (("teller", "--out", "/no/such/folder/file"), "--out /no/such/folder/file: No such file"),
-        (("teller", "--out", "/dev/null"), "--out /dev/null: it is there already"),
+        (("teller", "--out", "/dev/null"), "--out /dev/null: the file exists already"),
     ],
 )
 def test_what_is_wrong_with_a_secret_is_said_in_one_line(
@@ -51,7 +51,9 @@ def test_rules_hold_for_the_commands_and_are_read_again_on_hangup(tmp_path: Path
         assert "may not publish on news/today" in complaint(
             "pub", "news/today", "x", "--server", address, *as_teller, status=1
         )
-        assert "it has not proven an identity" in complaint("pub", "news/today", "x", "--server", address, status=3)
+        assert "it has no login or certificate that the rules know" in complaint(
+            "pub", "news/today", "x", "--server", address, status=3
+        )
         rules.write_text(rules.read_text().replace("publish = []", 'publish = ["news/#"]'))
         os.kill(process.pid, signal.SIGHUP)
         while "rules were read again" not in process.line():

@@ -47,7 +47,7 @@ def test_blocking_without_a_broker() -> None:
 def test_work_queue() -> None:
     assert run_example("work_queue.py") == [
         "60 of 60 jobs are done",
-        "what the dead worker had in its hands was done by others",
+        "the other workers did the unfinished jobs of the killed one",
     ]
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -93,15 +94,46 @@ def test_a_service_may_say_that_it_failed() -> None:
     run(story())
 
 
-def test_a_plain_publication_is_served_too_and_cannot_be_replied_to() -> None:
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"reply_to": "$reply/+", "request_id": "1"},
+        {"reply_to": "$reply/", "request_id": "1"},
+        {"reply_to": "$reply/a/b", "request_id": "1"},
+        {"reply_to": "$reply/a#", "request_id": "1"},
+        {"reply_to": "bank", "request_id": "1"},
+        {"reply_to": 7, "request_id": "1"},
+        {"reply_to": "$reply/a", "request_id": 1.5},
+        {"reply_to": "$reply/a"},
+    ],
+)
+def test_a_publication_that_pretends_to_be_a_request_ends_no_service(attributes: dict[str, Any]) -> None:
+    """With `$reply/+` the reply raised an error, which ended the loop of the service, `resprout reply` and
+    `Application`."""
+
+    async def story() -> None:
+        async with two() as (asker, server):
+            service = await server.serve("work").ready()
+            await asker.publish("work", b"evil", attributes=attributes)
+            asked = asyncio.create_task(asker.request("work", b"good"))
+            for payload in (b"evil", b"good"):
+                request = await service.next()
+                assert request.payload == payload
+                await request.reply(b"bread")
+            assert (await asked).payload == b"bread"
+
+    run(story())
+
+
+def test_a_plain_publication_is_served_too_and_has_no_reply() -> None:
     async def story() -> None:
         async with two() as (asker, server):
             service = await server.serve("work").ready()
             await asker.publish("work", b"said")
             request = await service.next()
             assert request.payload == b"said" and not request.wants_reply
-            with pytest.raises(UsageError, match="this message is no request"):
-                await request.reply(b"")
+            await request.reply(b"")
+            await request.fail("nobody hears it")
             with pytest.raises(UsageError, match="are set by the request itself"):
                 await asker.request("work", b"", attributes={"reply_to": "elsewhere"})
             with pytest.raises(UsageError, match="a value has a type"):

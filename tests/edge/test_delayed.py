@@ -10,10 +10,13 @@ from resprout.core.contract import Hold
 from resprout.core.guarantee import Guarantee
 from resprout.core.limits import AttributeValue
 from resprout.core.timing import DUE, EXPIRES, PRIORITY
+from resprout.edge.broker import retries as retries_module
+from resprout.edge.broker import timed as timed_module
 from resprout.edge.broker.portion import Consumer, Portion
 from resprout.edge.broker.retries import EXPIRY_US, Retries
 from resprout.edge.broker.retry_queue import RetryQueue
-from resprout.edge.broker.session import ClientSession
+from resprout.edge.broker.session import ENTRY_BYTES, ClientSession
+from resprout.edge.broker.timed import TimesCache
 from resprout.edge.client.delayed import TOO_MUCH
 from resprout.edge.client.machine import ClientOptions
 from resprout.edge.client.options import DelayOver
@@ -146,6 +149,26 @@ def test_delayed_messages_beyond_the_room_for_them_are_dropped_and_told(monkeypa
     assert wait(client, 9) == ["1", "2"]
 
 
+def test_messages_that_are_due_in_years_make_room_for_those_that_are_due_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They filled the room for good: no other delayed message was delivered any more."""
+    monkeypatch.setattr("resprout.edge.client.delayed.DELAYED_BYTES", 900)
+    client = subscriber()
+    deliver(client, timed(1, due(1e9), due(2e9)))
+    deliver(client, timed(3, due(2), due(1)))
+    assert told(client, DeliveriesSkipped) == [DeliveriesSkipped((Span("p", "eventual", 1, 1, 2),), TOO_MUCH)]
+    assert wait(client, 9) == ["4", "3"]
+
+
+def test_a_large_delayed_message_counts_with_its_own_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counted as the average of its bundle, in which a thousand others may be empty."""
+    monkeypatch.setattr("resprout.edge.client.delayed.DELAYED_BYTES", 5_000)
+    client = subscriber()
+    rows = [due(1), *[{} for _ in range(9)]]
+    payloads = pack_payloads([bytes(9_000), *[b""] * 9])
+    deliver(client, Bundle("p", 1, 1, 10, 1, "t", (), Guarantee.EVENTUAL, pack_attributes(rows), payloads))
+    assert told(client, DeliveriesSkipped) == [DeliveriesSkipped((Span("p", "eventual", 1, 1, 1),), TOO_MUCH)]
+
+
 def test_a_delivery_of_which_nothing_is_due_counts_as_taken_when_all_before_it_are() -> None:
     client = subscriber(takes_at_once=False, take_deliveries=1)
     deliver(client, timed(1, {}))
@@ -219,6 +242,86 @@ def test_a_durable_subscription_hands_out_delayed_messages_in_their_time(is_shar
     assert not home.took
     home.ack(4)
     assert len(home.took) == 1
+
+
+def test_delayed_messages_of_a_bundle_wait_together_whatever_their_times_are() -> None:
+    """With a portion for each time, 1,024 of them were picked from the bundle one by one: 3 s for 300 KB."""
+    home = Home()
+    home.join(window=2_000)
+    home.publish(timed(1, *[due(1 + number / 1_000) for number in range(1_000)]))
+    assert home.at(0) == []
+    assert len(list(home.queue.portions())) == 1
+    assert home.at(1.0995) == [*range(1, 101)]
+    assert len(list(home.queue.portions())) == 2
+    home.queue.acknowledge("a", Span("p", "eventual", 1, 1, 100))
+    assert home.at(1.1) == [101]
+    assert home.at(9) == [*range(102, 1_001)]
+    home.queue.acknowledge("a", Span("p", "eventual", 1, 101, 1_000))
+    assert len(home.took) == 1
+
+
+def test_delayed_messages_are_acknowledged_rejected_and_purged_one_by_one() -> None:
+    home = Home(max_deliver=5)
+    home.join()
+    home.publish(timed(1, due(1), due(2), due(3), due(4)))
+    assert home.at(2) == [1, 2]
+    home.queue.nack("a", Span("p", "eventual", 1, 1, 1), 5 * S)
+    assert home.at(3) == [3]
+    assert home.at(5) == [1, 4]
+    home.queue.leave("a")
+    home.join("b")
+    assert home.at(5) == [1, 2, 3, 4]
+
+
+def test_the_times_of_a_bundle_are_read_once_for_all_subscriptions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 1,000 durable subscriptions, a bundle of 300 KB took 7 s in one step."""
+    read: list[Bundle] = []
+
+    def counted(bundle: Bundle) -> Any:
+        read.append(bundle)
+        return timed_rows(bundle)
+
+    monkeypatch.setattr(timed_module, "timed_rows", counted)
+    times, bundle, homes = TimesCache(), timed(1, due(1), expires(2)), [Home(), Home(), Home()]
+    for home in homes:
+        home.queue.times = times
+        home.publish(bundle)
+        home.at(0)
+    assert read == [bundle]
+
+
+def test_a_subscription_that_drops_the_oldest_drops_delayed_messages_too() -> None:
+    """They were not dropped: they grew without a bound, and everything else was dropped in their place."""
+    home = Home()
+    bundles = [timed(101 + number, due(1_000 - number)) for number in range(100)]
+    for bundle in bundles:
+        home.publish(bundle)
+    home.at(0)
+    most = sum([ENTRY_BYTES + bundle.cost for bundle in bundles])
+    home.session.owed_bytes = most + 1
+    home.queue.drop_oldest(10, most)
+    kept = [portion.first for portion in home.queue.portions()]
+    assert sorted(kept) == [*range(151, 201)], "the ones that are due first"
+    home.publish(timed(201, {}))
+    home.publish(timed(202, {}))
+    home.queue.fill()
+    home.queue.drop_oldest(10, most)
+    home.join()
+    assert home.at(0) == [201, 202]
+
+
+def test_expired_messages_are_looked_for_more_rarely_where_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retries_module, "EXPIRY_PORTIONS", 2)
+    home = Home()
+    for number in range(8):
+        home.publish(timed(1 + number, expires(1 + number / 10)))
+    home.at(0)
+    home.at(1)
+    assert home.queue.waiting == 7
+    home.at(2)
+    assert home.queue.waiting == 7, "of eight portions, one look in four seconds"
+    home.at(5)
+    assert home.queue.waiting == 0
 
 
 @pytest.mark.parametrize("is_shared", [False, True])

@@ -7,7 +7,7 @@ import pytest
 from resprout.core.bundle import Bundle
 from resprout.core.contract import Answer, CancelTimer, Hold, Release, SetTimer
 from resprout.core.guarantee import Guarantee
-from resprout.edge.client.incoming import MESSAGE_BYTES
+from resprout.edge.client.delayed import MESSAGE_BYTES
 from resprout.edge.client.machine import ClientOptions
 from resprout.edge.client.options import TellTaken
 from resprout.edge.durable_messages import Span

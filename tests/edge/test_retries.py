@@ -320,3 +320,39 @@ def test_a_count_that_another_broker_made_up_stays_within_the_bound_of_messages(
     scene.queue.nack("a", span(1), 0)
     (told,) = scene.queue.retries.take_untold()
     assert told.times == NUMBER_MAX
+
+
+class CountedNumber(int):
+    """A number that counts how often it is compared."""
+
+    compared = 0
+
+    def __le__(self, other: int) -> bool:
+        CountedNumber.compared += 1
+        return int(self) <= other
+
+
+def test_counts_beyond_those_that_are_remembered_cost_what_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of 2,000 ranges was compared with 20,000 numbers: every broker took 3 s for what came back in half a second,
+    as long as it did."""
+    monkeypatch.setattr("resprout.edge.broker.retries.TRIES_KEPT", 1_000)
+    counts = TryCounts([Tries("p", "ordered", 1, seq, seq, 1) for seq in range(1, 1_001)])
+    told = [Tries("p", "ordered", 1, CountedNumber(seq), seq, 2) for seq in range(501, 1_501)]
+    assert [each.first for each in counts.add(told)] == [*range(501, 1_001)]
+    assert CountedNumber.compared == 0
+    assert len(counts.of(("p", "ordered", 1))) == 1_000
+
+
+def test_counts_of_what_is_not_told_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resprout.edge.broker.retries.TRIES_KEPT", 10)
+    scene = Scene()
+    scene.publish(1)
+    for delivery in range(100):
+        scene.join(f"c{delivery}")
+        scene.at(0)
+        scene.queue.leave(f"c{delivery}")
+    told: list[Tries] = []
+    while untold := scene.queue.retries.take_untold():
+        told += untold
+    assert 10 <= len(told) <= 20
+    assert told[-1].times == 100

@@ -14,7 +14,7 @@ from resprout.core.bundle import Bundle, pack_attributes, pack_payloads, to_reco
 from resprout.core.errors import UsageError, WireError
 from resprout.core.guarantee import Guarantee
 from resprout.core.message_fields import Mark
-from resprout.core.timing import EXPIRES
+from resprout.core.timing import DUE, EXPIRES, PRIORITY
 from resprout.edge.durable_messages import Span
 from resprout.links.frames import Data, Express
 from resprout.logs.messages import LogFeed
@@ -64,7 +64,8 @@ BEYOND_BOUNDS: Final = 0.02
 
 _ROWS: Final[tuple[dict[str, Any], ...]] = (
     {}, {"amount": 1}, {"name": "a" * 1000}, {EXPECTED: 0}, {EXPECTED: 1 << 62, EXPIRES: 1}, {DELETES: True},
-    {EXPIRES: (1 << 63) - 1, EXPECTED: -1},
+    {EXPIRES: (1 << 63) - 1, EXPECTED: -1}, {DUE: (1 << 63) - 1, PRIORITY: 9}, {DUE: 1_000_000, EXPIRES: 2_000_000},
+    {DUE: 3_000_000, PRIORITY: 1 << 62}, {DUE: -1, PRIORITY: "high"},
 )  # fmt: skip
 ATTRIBUTES: Final = {
     count: tuple(

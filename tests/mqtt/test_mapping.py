@@ -10,6 +10,7 @@ from resprout.core.guarantee import Guarantee
 from resprout.core.limits import ATTRIBUTES_PER_MESSAGE, check_attributes
 from resprout.core.message import Message
 from resprout.filters.predicate import parse_predicate
+from resprout.mqtt.encoder import encode
 from resprout.mqtt.mapping import (
     SET_BY_SERVER,
     attributes_of,
@@ -19,7 +20,7 @@ from resprout.mqtt.mapping import (
     properties_of,
     qos_of,
 )
-from resprout.mqtt.packets import NO_PROPERTIES, Properties
+from resprout.mqtt.packets import NO_PROPERTIES, V5, Properties, Publish
 from resprout.mqtt.reasons import MqttError, Reason
 from tests.mqtt.examples import texts, topics
 
@@ -126,6 +127,24 @@ def test_what_a_native_client_writes_with_the_prefix_breaks_nothing() -> None:
         user = properties_of({"mqtt.user": text}).user
         assert all("\0" not in part for pair in user for part in pair)
         "".join([part for pair in user for part in pair]).encode()
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"x": "a" * 70_000, "y": 1},
+        {"a" * 70_000: "x", "y": 1},
+        {"mqtt.content_type": "a" * 70_000, "y": 1},
+        {"mqtt.response_topic": "ü" * 40_000, "y": 1},
+        {"mqtt.correlation_data": "AAAA" * 20_000, "mqtt.correlation_data.1": "AAAA" * 20_000, "y": 1},
+        {"mqtt.user": '[["a", "' + "b" * 70_000 + '"], ["y", "1"]]'},
+    ],
+)
+def test_what_no_packet_can_carry_is_left_out(attributes: dict[str, Any]) -> None:
+    """Clients cannot publish it. A hostile broker could: the sessions that were given it never got any further."""
+    packet = Publish("t", b"", 1, 1, False, False, properties_of(attributes))
+    encode(packet, V5)
+    assert packet.properties.user == (("y", "1"),)
 
 
 def test_attributes_keep_their_order_in_the_tree() -> None:

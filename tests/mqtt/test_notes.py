@@ -6,11 +6,12 @@ import pytest
 from resprout.core.guarantee import Guarantee
 from resprout.core.message import Message
 from resprout.edge.durable_messages import Standing
-from resprout.mqtt.packets import Disconnect, FilterRequest, Properties, Subscribe
+from resprout.mqtt.packets import Disconnect, FilterRequest, Properties, Subscribe, Will
 from resprout.mqtt.reasons import Reason
 from resprout.mqtt.state import SessionState
+from resprout.mqtt_sessions import records as records_module
 from resprout.mqtt_sessions.ports import OpenerCredentials
-from resprout.mqtt_sessions.records import OWN_KEYS, SESSIONS, SessionNote, SessionRecords
+from resprout.mqtt_sessions.records import NOTE_BYTES, OWN_KEYS, SESSIONS, SessionNote, SessionRecords
 from resprout.mqtt_sessions.sources import DurableSource
 from tests.mqtt.peer import mqtt_peer
 from tests.mqtt.rig import tree_message
@@ -52,6 +53,44 @@ def test_a_note_has_the_latest_positions_of_a_subscription() -> None:
             assert [mark.publisher for mark in source.marks(3)] == ["p7", "p8", "p0"]
             assert len(source.marks(100)) == 9
             await source.close()
+
+    run(work())
+
+
+def test_an_identity_leaves_room_for_the_sessions_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every broker keeps the notes of all sessions: 1,024 sessions with wills of 1 MB took 1 GB of each."""
+    monkeypatch.setattr(records_module, "NOTES_BYTES_MAX", 8 * (NOTE_BYTES + 1_000))
+    records = SessionRecords()
+
+    def begin(identity: str, number: int, will: int, stamp: int = 1, data: bytes | None = b"") -> bool:
+        name = f"{identity}.{number}"
+        note = SessionNote(name, stamp, "b0.1", "", identity, {}, data, bytes(will))
+        has_room = records.has_room_for(note)
+        payload = msgspec.msgpack.encode(note)
+        records.apply(Message(name, 1, 1, SESSIONS, OWN_KEYS, Guarantee.CAUSAL, {}, payload, 0))
+        assert (records.get(name) is not None) == (has_room and data is not None)
+        return has_room
+
+    assert [begin("one", number, 1_000) for number in range(5)] == [True] * 4 + [False]
+    assert [begin("two", number, 1_000) for number in range(3)] == [True] * 2 + [False]
+    assert begin("one", 0, 900, 2), "it becomes smaller"
+    assert begin("one", 1, 0, 2, None), "it ends"
+    assert begin("two", 0, 0, 2, None)
+    assert begin("two", 1, 0, 2, None)
+    assert begin("one", 5, 1_000)
+
+
+def test_a_will_for_which_there_is_no_room_ends_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records_module, "NOTES_BYTES_MAX", 10_000)
+
+    async def work() -> None:
+        async with mqtt_broker() as broker, mqtt_peer(broker.address) as one, mqtt_peer(broker.address) as other:
+            await one.connect("one", will=Will("w", bytes(6_000), 0, False))
+            (last,) = await one.ended()
+            assert isinstance(last, Disconnect)
+            assert last.reason == Reason.QUOTA_EXCEEDED
+            await other.connect("other", will=Will("w", bytes(1_000), 0, False))
+            assert (await other.subscribe("a")).reasons == (2,)
 
     run(work())
 

@@ -7,9 +7,12 @@ from typing import Any, cast
 import pytest
 
 import resprout
+from resprout.mqtt.actions import SaveSession, SendPacket
 from resprout.mqtt.decoder import Decoded
 from resprout.mqtt.encoder import encode
-from resprout.mqtt.packets import V5, Connect, Disconnect, Pingreq, Will
+from resprout.mqtt.packets import V5, Connect, Disconnect, Packet, Pingreq, Pingresp, Will
+from resprout.mqtt.session import ServerLimits, ServerSession
+from resprout.mqtt_sessions.driver import HELD_MAX, ConnectionDriver
 from resprout.mqtt_sessions.embedded import EmbeddedClient
 from resprout.mqtt_sessions.ports import OpenerCredentials
 from resprout.net.address import Address
@@ -168,3 +171,56 @@ def test_a_client_inside_the_broker_takes_turns_with_others() -> None:
             await near.close()
 
     run(work())
+
+
+class NoteOnItsWay:
+    """A session that survives its broker. Its last note is not safe yet."""
+
+    is_persistent, is_crowded, has_new_will, next_note = True, False, False, 1
+
+    def save(self) -> None: ...
+    def settle(self) -> None: ...
+
+
+class UnsavedConnection:
+    """Notes what is sent, and whether the server reads."""
+
+    def __init__(self) -> None:
+        self.sent: list[Packet] = []
+        self.is_open, self.is_reading = True, True
+
+    def send(self, packet: Packet) -> None:
+        self.sent.append(packet)
+
+    def flush(self) -> None: ...
+    def hold(self) -> None:
+        self.is_reading = False
+
+    def release(self) -> None:
+        self.is_reading = True
+
+
+def test_packets_that_wait_for_a_note_are_bounded_and_leave_in_one_go() -> None:
+    """While a repair delayed the note, a client that sent PINGREQ had 64,000 answers wait for each second. Each of them
+    moved all others when it left: 200,000 took 16 s."""
+
+    async def work() -> bool:
+        connection = UnsavedConnection()
+        machine = ServerSession(ServerLimits(), 0)
+        driver = ConnectionDriver(cast(Any, Server()), cast(Any, connection), machine)
+        driver.session = cast(Any, NoteOnItsWay())
+        driver.run([SaveSession()])
+        answers = [SendPacket(Pingresp())] * 500
+        runs = 0
+        while connection.is_reading:
+            driver.run(answers)
+            driver.receive([])
+            runs += 1
+        assert runs == HELD_MAX // 500 + 1
+        assert not connection.sent
+        driver.saved(1)
+        assert len(connection.sent) == 500 * runs
+        driver.stop_timer()
+        return connection.is_reading
+
+    assert run(work())

@@ -188,7 +188,7 @@ def test_with_rules_only_those_are_told_that_may_observe_or_operate(tmp_path: Pa
                 await somebody(None, "anybody").account(running.address)  # whatever the rules say of whoever comes
             with pytest.raises(UnreachableError, match="do not belong together"):
                 await somebody("nobody").account(running.address)
-            with pytest.raises(UnreachableError, match="may not have the name"):
+            with pytest.raises(UnreachableError, match="may not use this name"):
                 await somebody("watcher", "boss").account(running.address)
             told = await somebody("watcher", "watcher").account(running.address)
             assert told.counters.refusals["it may neither observe nor operate"] == 2

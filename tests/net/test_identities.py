@@ -142,7 +142,7 @@ def test_a_client_may_have_the_names_of_its_identity_and_no_others(rules: Path) 
                     assert client.name == name
             async with as_teller(running, None) as client:
                 assert client.name.startswith("teller.")
-            with pytest.raises(ConnectError, match="it may not have the name that it wants"):
+            with pytest.raises(ConnectError, match="its identity may not use this name; clients of teller are named"):
                 await as_teller(running, "boss")
             assert "client boss, which is teller, from 127.0.0.1 was turned away" in told(running)
 
@@ -182,7 +182,7 @@ def test_a_password_is_as_good_as_a_token(rules: Path) -> None:
 def test_whoever_shows_nothing_has_the_rights_of_anybody_and_nobody_elses_name(rules: Path) -> None:
     async def scene() -> None:
         async with broker(door=Door(rules=rules)) as running:
-            with pytest.raises(ConnectError, match="it has not proven an identity of the rules"):
+            with pytest.raises(ConnectError, match="it has no login or certificate that the rules know"):
                 await connect(str(running))
         rules.write_text(RULES + ANYBODY)
         async with broker(door=Door(rules=rules)) as running:
@@ -205,7 +205,7 @@ def test_a_certificate_shows_who_a_client_is(rules: Path, tmp_path: Path) -> Non
         async with broker(door=door) as running:
             async with connect(str(running), name="boss", tls=papers.folder) as boss:
                 await boss.subscribe("#")
-            with pytest.raises(ConnectError, match="it has not proven an identity of the rules"):
+            with pytest.raises(ConnectError, match="it has no login or certificate that the rules know"):
                 await connect(str(running), name="teller", tls=papers.folder)
             async with connect(str(running), name="teller", tls=papers.client(), login=f"teller:{TOKEN}"):
                 pass

@@ -182,8 +182,8 @@ def _deliver_all(*_: object) -> None:
     [
         ("resprout.edge.client.incoming.sort_out", _deliver_all, {"early"}),
         ("resprout.edge.client.incoming.has_expired", lambda *_: False, {"expired"}),
-        ("resprout.edge.client.delayed.DelayedMessages.add", lambda *_: True, {"lost"}),
-        ("resprout.edge.broker.sharing.timed_rows", _deliver_all, {"early"}),
+        ("resprout.edge.client.delayed.DelayedMessages.add", lambda *_: [], {"lost"}),
+        ("resprout.edge.broker.timed.timed_rows", _deliver_all, {"early"}),
         ("resprout.edge.broker.retries.heappush", lambda *_: None, {"durable"}),
         ("resprout.edge.client.consumer.has_expired", lambda *_: False, {"expired"}),
     ],

@@ -212,7 +212,7 @@ def _write_secret(path: Path, text: str, option: str) -> None:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(text)
     except FileExistsError:
-        raise UsageError(f"{option} {path}: it is there already") from None
+        raise UsageError(f"{option} {path}: the file exists already") from None
     except OSError as error:
         raise UsageError(f"{option} {path}: {error.strerror or error}") from None
 

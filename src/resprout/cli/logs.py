@@ -186,7 +186,7 @@ def choose_replicas(found: TreeSurvey, count: int) -> tuple[str, ...]:
     with_disk = [one for one in found.brokers if isinstance(one.journal, JournalAccount)]
     if len(with_disk) < count:
         names = ", ".join(one.name for one in with_disk) or "none"
-        raise UsageError(f"{count} replicas need as many brokers with a data folder (--data): there are {names}")
+        raise UsageError(f"{count} replicas need as many brokers that run with --data: there are {names}")
     kept = {one.name: sum(one.name in log.replicas for log in one.logs) for one in with_disk}
     return tuple(sorted(sorted(kept), key=lambda name: kept[name])[:count])
 

@@ -1,7 +1,7 @@
 """The `resprout` command: its verbs, and the one place where an error becomes a line and an exit status.
 
-0: fine. 1: a guarantee was violated or the run failed. 2: the input was wrong. 3: no broker could be reached. One line
-on stderr says what and where.
+0: fine. 1: a guarantee was violated or the run failed. 2: the input was wrong. 3: no broker could be reached, or it
+refuses this client. One line on stderr says what and where.
 
 A verb is imported when it is used: `resprout pub` must not wait for what only `resprout audit` needs.
 
@@ -181,7 +181,7 @@ def command(context: click.Context) -> None:
     A trace needs `pip install 'resprout[trace]'`. The file ~/.config/resprout/config.toml, or RESPROUT_CONFIG, may hold
     `server`, `tls`, `login` and `name` for the commands that talk to a broker.
 
-    Exit status: 0 success, 1 failure, 2 wrong usage, 3 no broker could be reached.
+    Exit status: 0 success, 1 failure, 2 wrong usage, 3 no broker could be reached, or it refuses this client.
     """
     if context.invoked_subcommand in CLIENT_VERBS and (path := config_path()) is not None:
         values: dict[str, Any] = dict(read_defaults(path))

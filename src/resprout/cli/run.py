@@ -310,7 +310,7 @@ class Story:
         orphans = [name for name in self._members(dead) if self._parents.get(name) in dead and name != it.node]
         if not self._has_tree:
             return f"repair begins: {it.node} does without {_listed(dead)}"
-        work = f"takes over {_listed(orphans)}" if orphans else "has no broker to take over"
+        work = f"takes over {_listed(orphans)}" if orphans else f"removes {_listed(dead)} from the tree"
         return f"repair begins: {it.node} {work}"
 
     def _repair_ends(self, it: StoryHappening) -> str | None:

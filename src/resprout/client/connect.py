@@ -59,22 +59,23 @@ def connect(
     Several addresses, in a list or separated by commas, are tried in turn until a broker serves. The broker then tells
     the client the addresses of others, which it uses when its broker dies.
 
-    `name` identifies the client in the whole network; without one it gets a random name. When two clients have the same
-    name, at any brokers, the newer one takes over and the session of the older one ends. `timeout` is in seconds.
-    `on_event` is called in the event loop with events of the client, such as `resprout.Disconnected`.
-    `options` bound the messages that wait in this process, `links` tune the connection; keep the defaults.
-    `tls` is a folder made by `resprout certificates`, or a `Tls` with three files; the certificate of `name` is used if
-    the folder has it. Without `tls` the connection is not encrypted. Raises UsageError for unusable files.
-    `login` is `NAME:SECRET`, a token or a password, for brokers with rules; without `name` the client's name is derived
-    from it.
-    `epoch` makes this an idempotent producer: `name` is its producer id, and retries after a crash add nothing twice. A
-    program that connects with the same `name` and `epoch`, from any process and to any broker, and publishes the same
-    messages in the same order, adds only those that are new. A higher epoch begins anew and fences lower ones. Each
-    publication is then a bundle of its own; `publish_bundle` with `ClientOptions(same_bundles=True)` is faster, for
-    programs that repeat their bundles with the same boundaries. Without `epoch` the client takes a new one from the
-    clock.
+    - `name` identifies the client in the whole network; without one it gets a random name. When two clients have the
+      same name, at any brokers, the newer one takes over and the session of the older one ends.
+    - `timeout` is in seconds.
+    - `on_event` is called in the event loop with events of the client, such as `resprout.Disconnected`.
+    - `options` bounds the messages that wait in this process, `links` tunes the connection; keep the defaults.
+    - `tls` is a folder made by `resprout certificates`, or a `Tls` with three files; the certificate of `name` is used
+      if the folder has it. Without `tls` the connection is not encrypted.
+    - `login` is `NAME:SECRET`, a token or a password, for brokers with rules. The client's name must be the identity's
+      name, or begin with it and a dot, unless the rules list other names; without `name` it is derived from `login`.
+    - `epoch` makes this an idempotent producer: `name` is its producer id, and retries after a crash add nothing twice.
+      A program that connects with the same `name` and `epoch`, from any process and to any broker, and publishes the
+      same messages in the same order, adds only those that are new. A higher epoch begins anew and fences lower ones.
+      Each publication is then a bundle of its own; `publish_bundle` with `ClientOptions(same_bundles=True)` is faster,
+      for programs that repeat their bundles with the same boundaries. Without `epoch` the client takes a new one from
+      the clock.
 
-    Raises ConnectError with one line that says why there is no session.
+    Raises UsageError for unusable certificate files, and ConnectError if the client gets no session.
     """
     addresses = parse_addresses(address)
     check_kind(login, "login", str, "NAME:SECRET, or None")

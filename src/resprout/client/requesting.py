@@ -194,31 +194,45 @@ class ServedRequest(Generic[T]):
 
     @property
     def wants_reply(self) -> bool:
-        """Whether a client waits for the reply: false for a plain publication on the topic."""
+        """Whether a client waits for the reply: false for a plain publication on the topic, and for one that names
+        something else than the replies of a client."""
         attributes = self.message.attributes
-        return str(attributes.get(REPLY_TO, "")).startswith(f"{REPLIES}/") and REQUEST_ID in attributes
+        return isinstance(attributes.get(REQUEST_ID), str) and _is_reply_topic(attributes.get(REPLY_TO))
 
     async def reply(self, payload: Payload) -> None:
-        """Publish the reply; return once the broker of this client has it. PublishError when the broker refuses it."""
+        """Publish the reply; return once the broker of this client has it. PublishError when the broker refuses it.
+        Does nothing if nobody waits for a reply (`wants_reply`): anybody who may publish on the topic could end the
+        loop of a service otherwise."""
         await self._answer(payload, {})
 
     async def fail(self, reason: str) -> None:
-        """Answer that the request failed: the requester gets a RequestFailedError with this reason."""
+        """Answer that the request failed: the requester gets a RequestFailedError with this reason. Like `reply`, it
+        does nothing if nobody waits."""
         if not isinstance(reason, str):
             raise wrong("reason", reason, "a text")
         await self._answer(b"", {FAILED: reason})
 
     async def _answer(self, payload: Payload, attributes: dict[str, AttributeValue]) -> None:
-        if not self.wants_reply:
-            raise UsageError("this message is no request, so it has no reply: see wants_reply")
-        asked = self.message.attributes
-        receipt = await self._client.publish(
-            str(asked[REPLY_TO]), payload, attributes={**attributes, REQUEST_ID: asked[REQUEST_ID]}
-        )
-        await receipt.accepted()
+        if self.wants_reply:
+            asked = self.message.attributes
+            receipt = await self._client.publish(
+                str(asked[REPLY_TO]), payload, attributes={**attributes, REQUEST_ID: asked[REQUEST_ID]}
+            )
+            await receipt.accepted()
         if isinstance(self.message, DurableMessage):
             with contextlib.suppress(ClosedError):  # another service of the group has it now, and replies as well
                 self.message.ack()
+
+
+def _is_reply_topic(value: AttributeValue | None) -> bool:
+    """Return whether this is where a client hears its replies (`reply_topic`)."""
+    if not isinstance(value, str) or not value.startswith(f"{REPLIES}/"):
+        return False
+    try:
+        check_name(value.removeprefix(f"{REPLIES}/"))
+    except UsageError:
+        return False
+    return True
 
 
 class Service(Generic[T]):

@@ -19,6 +19,7 @@ leaves a broker, and what is read. A stowed bundle has no columns at all: a call
 gets an error, and not an empty message.
 """
 
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol
 
@@ -194,17 +195,34 @@ def unpack_attributes(bundle: Bundle) -> list[dict[str, AttributeValue]]:
 def pick(bundle: Bundle, offsets: Iterable[int]) -> Bundle:
     """Return a bundle with only the messages at `offsets`; their sequence numbers are `first + offset`, sent beside it.
     If a column does not fit the bundle, the columns of the result are empty, and its readers leave it out."""
-    chosen = list(offsets)
-    try:
-        payloads, rows = unpack_payloads(bundle), unpack_attributes(bundle)
-    except WireError:
+    return UnpackedBundle(bundle).pick(offsets)
+
+
+class UnpackedBundle:
+    """A bundle of which several parts are picked (`pick`)."""
+
+    __slots__ = ("_payloads", "_rows", "bundle")
+
+    def __init__(self, bundle: Bundle) -> None:
+        self.bundle = bundle
+        self._rows: list[dict[str, AttributeValue]] = []
+        self._payloads: list[bytes] | None = None
+        """None if a column does not fit the bundle."""
+        with contextlib.suppress(WireError):
+            self._payloads, self._rows = unpack_payloads(bundle), unpack_attributes(bundle)
+
+    def pick(self, offsets: Iterable[int]) -> Bundle:
+        bundle, payloads, rows, chosen = self.bundle, self._payloads, self._rows, list(offsets)
         attributes = column = b""
-    else:
-        attributes, column = pack_attributes([rows[i] for i in chosen]), pack_payloads([payloads[i] for i in chosen])
-    return Bundle(
-        bundle.publisher, bundle.incarnation, bundle.first, len(chosen), bundle.stamp, bundle.topic, bundle.keys,
-        bundle.guarantee, attributes, column,
-    )  # fmt: skip
+        if payloads is not None:
+            attributes, column = (
+                pack_attributes([rows[i] for i in chosen]),
+                pack_payloads([payloads[i] for i in chosen]),
+            )
+        return Bundle(
+            bundle.publisher, bundle.incarnation, bundle.first, len(chosen), bundle.stamp, bundle.topic, bundle.keys,
+            bundle.guarantee, attributes, column,
+        )  # fmt: skip
 
 
 def split(bundle: Bundle, last: int) -> tuple[Bundle, Bundle]:

@@ -164,7 +164,7 @@ class Consume(ClientMessage, frozen=True, tag=25):
     window: Annotated[
         int,
         msgspec.Meta(ge=1, le=NUMBER_MAX),
-        Derived("65,536 messages (`WINDOW_MAX`)", Otherwise.LIMITED),
+        Derived("65,536 messages, and 131,072 of all consumers of an identity (`consumers.py`)", Otherwise.LIMITED),
     ]
     """Messages that it may be given before it has acknowledged any."""
     turn: Annotated[

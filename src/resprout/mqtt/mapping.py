@@ -29,6 +29,7 @@ from resprout.core.limits import (
     AttributeValue,
 )
 from resprout.core.timing import EXPIRES
+from resprout.mqtt.fields import TEXT_BYTES_MAX
 from resprout.mqtt.packets import NO_PROPERTIES, Properties
 from resprout.mqtt.reasons import MqttError, Reason
 
@@ -171,14 +172,15 @@ def _text(attributes: Attributes, name: str) -> str | None:
     if not isinstance(first, str):
         return None
     if f"{name}.1" not in attributes:
-        return _clean(first)
+        return _clean(first) if _is_field(first) or name == USER else None
     pieces = [first]
     for number in range(1, ATTRIBUTES_PER_MESSAGE):
         piece = attributes.get(f"{name}.{number}")
         if not isinstance(piece, str):
             break
         pieces.append(piece)
-    return _clean("".join(pieces))
+    whole = _clean("".join(pieces))
+    return whole if _is_field(whole) or name in (USER, CORRELATION_DATA) else None
 
 
 def _binary(attributes: Attributes, name: str) -> bytes | None:
@@ -186,19 +188,29 @@ def _binary(attributes: Attributes, name: str) -> bytes | None:
     if text is None:
         return None
     try:
-        return base64.b64decode(text, validate=True)
+        data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         return None
+    return data if len(data) <= TEXT_BYTES_MAX else None
 
 
 def _user(attributes: Attributes) -> tuple[tuple[str, str], ...]:
     whole = _text(attributes, USER) if USER in attributes else None
     if whole is not None:
         try:
-            return tuple([(_clean(name), _clean(value)) for name, value in _pairs.decode(whole)])
+            return _fields([(_clean(name), _clean(value)) for name, value in _pairs.decode(whole)])
         except (msgspec.DecodeError, UnicodeEncodeError):
             pass  # published by a native client: use the other attributes
-    return tuple([(_clean(name), _shown(value)) for name, value in attributes.items() if not name.startswith(PREFIX)])
+    return _fields([(_clean(name), _shown(value)) for name, value in attributes.items() if not name.startswith(PREFIX)])
+
+
+def _fields(user: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Leave out what no packet can carry. Only a hostile broker passes attributes on that are so long."""
+    return tuple([pair for pair in user if _is_field(pair[0]) and _is_field(pair[1])])
+
+
+def _is_field(text: str) -> bool:
+    return 4 * len(text) <= TEXT_BYTES_MAX or len(text.encode()) <= TEXT_BYTES_MAX
 
 
 def _shown(value: AttributeValue) -> str:

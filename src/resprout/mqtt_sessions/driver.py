@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from resprout.mqtt_sessions.tree_session import TreeSession
 
 
+HELD_MAX: Final = 4_096
+"""Packets that wait until the session is saved. With more, the server stops reading from the client."""
+
+
 class ConnectionDriver:
     def __init__(self, server: "SessionServer", connection: PacketConnection, machine: ServerSession) -> None:
         self._server = server
@@ -63,9 +67,14 @@ class ConnectionDriver:
             if not self.connection.is_open:
                 break
         self._settle()
-        session = self.session
-        if session is not None and session.is_crowded:
+        if self.is_crowded:
             self.connection.hold()
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether so much of the client waits that the server must stop reading from it."""
+        session = self.session
+        return session is not None and (session.is_crowded or len(self._held) > HELD_MAX)
 
     def lost(self, reason: str) -> None:
         self.run(self.machine.lost(self._server.now_us()))
@@ -129,19 +138,21 @@ class ConnectionDriver:
 
     def saved(self, number: int) -> None:
         """Send everything that waited for this note, which is safe now."""
-        held = self._held
-        while held:
-            first = held[0]
-            if isinstance(first, int):
-                if first > number:
+        held, done = self._held, 0
+        for one in held:
+            if isinstance(one, int):
+                if one > number:
                     break
-            elif isinstance(first, AckMessages):
+            elif isinstance(one, AckMessages):
                 if self.session is not None:
-                    self.session.acknowledge(first.count)
+                    self.session.acknowledge(one.count)
             else:
-                self.connection.send(first)
-            held.pop(0)
+                self.connection.send(one)
+            done += 1
+        del held[:done]  # at once: a client may have sent many packets while a repair delayed the note
         self.connection.flush()
+        if self.session is not None and not self.is_crowded:
+            self.connection.release()
 
     def _settle(self) -> None:
         self.connection.flush()

@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
 from resprout.core.message_fields import Mark
 from resprout.mqtt.packets import Will
 from resprout.mqtt_sessions.embedded import EmbeddedClient
-from resprout.mqtt_sessions.records import OWN_KEYS, SESSIONS, SessionNote
+from resprout.mqtt_sessions.records import OWN_KEYS, SESSIONS, SessionNote, SessionRecords
 from resprout.mqtt_sessions.wills import packed_will
 
 
@@ -23,8 +24,10 @@ class NoteWriter:
         client_id: str,
         identity: str,
         retain: Callable[[bytes], None],
+        records: SessionRecords,
     ) -> None:
-        """`retain` retains a note, or removes the retained one if it is empty."""
+        """`retain` retains a note, or removes the retained one if it is empty. `records`: the notes of all sessions."""
+        self._records = records
         self._client = client
         self._wall_us = wall_us
         self._retain = retain
@@ -51,15 +54,17 @@ class NoteWriter:
     def write(
         self, home: str, data: bytes, done: dict[str, tuple[Mark, ...]], will: Will | None, expiry: int
     ) -> tuple[str, int]:
-        """Publish the state of the session. Return stream and number of the publication."""
+        """Publish the state of the session. Return stream and number of the publication. Raises UsageError if it is too
+        large."""
         self.count += 1
         self.will = will
         packet, delay = (b"", 0) if will is None else (packed_will(will), will.properties.will_delay or 0)
-        return self._publish(
-            msgspec.structs.replace(
-                self._blank, home=home, data=data, done=done, will=packet, will_delay=delay, expiry=expiry
-            )
+        note = msgspec.structs.replace(
+            self._blank, home=home, data=data, done=done, will=packet, will_delay=delay, expiry=expiry
         )
+        if not self._records.has_room_for(note):
+            raise UsageError("the sessions and wills of this identity take too much memory")
+        return self._publish(note)
 
     def keep(self, home: str, data: bytes, filters: Iterable[str], expiry: int) -> None:
         """Retain a note of the subscriptions if these or the session expiry have changed. `data` is their dump."""

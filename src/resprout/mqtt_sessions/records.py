@@ -12,13 +12,14 @@ After a restart of all brokers the sessions continue from it: without what was i
 would be older than the client.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated, Final
 
 import msgspec
 
 from resprout.core.message import Message
-from resprout.core.message_fields import BoundedNumber, Mark
+from resprout.core.message_fields import MARK_BYTES, BoundedNumber, Mark
 from resprout.mqtt.mapping import PREFIX
 from resprout.mqtt.packets import PACKET_ID_MAX
 
@@ -35,6 +36,11 @@ CHECK: Final = f"{PREFIX}check"
 """Attribute that marks a check: a `total` on the topic that is not a note. A broker that receives it has received all
 notes, and all publications with such a key, that were safe before."""
 SESSIONS_MAX: Final = 100_000
+NOTES_BYTES_MAX: Final = 256 << 20
+"""Maximum size of all notes: every MQTT broker keeps them, and a will may be as large as a payload. The sessions of an
+identity may use half of what others leave."""
+NOTE_BYTES: Final = 512
+"""Approximate memory of a note besides its data and its will."""
 PAGE_BYTES: Final = 256 << 10
 
 
@@ -77,6 +83,8 @@ class SessionRecords:
     def __init__(self) -> None:
         self._notes: dict[str, SessionNote] = {}
         self._received: dict[str, dict[int, None]] = {}
+        self._bytes: Counter[str] = Counter()
+        """Size of the notes of each identity; those without an identity count together."""
 
     def __len__(self) -> int:
         return len(self._notes)
@@ -120,11 +128,28 @@ class SessionRecords:
         if known is not None and known.stamp >= note.stamp:
             return False
         self._received.pop(note.name, None)
-        if note.data is None:
-            self._notes.pop(note.name, None)
-        elif known is not None or len(self._notes) < SESSIONS_MAX:
+        has_room = (known is not None or len(self._notes) < SESSIONS_MAX) and self.has_room_for(note)
+        if known is not None:
+            self._notes.pop(note.name)
+            self._bytes[known.identity] -= _size_of(known)
+            self._bytes += Counter()  # drop counts of 0
+        if note.data is not None and has_room:
             self._notes[note.name] = note
+            self._bytes[note.identity] += _size_of(note)
         return True
+
+    def has_room_for(self, note: SessionNote) -> bool:
+        """Return whether the note can be kept. One that is no larger than the one before can."""
+        known = self._notes.get(note.name)
+        before = _size_of(known) if known is not None else 0
+        size = _size_of(note)
+        if size <= before:
+            return True
+        others = self._bytes.total() - self._bytes[note.identity]
+        used = (
+            self._bytes[note.identity] + size - (before if known is not None and known.identity == note.identity else 0)
+        )
+        return 2 * used <= NOTES_BYTES_MAX - others
 
     def pages(self) -> Iterator[bytes]:
         """Encode all records in pages, for a broker that starts."""
@@ -149,3 +174,9 @@ class SessionRecords:
         for known in page:
             if self._apply_note(known.note):
                 self._received[known.note.name] = dict.fromkeys(known.received)
+
+
+def _size_of(note: SessionNote) -> int:
+    """Return about the memory that a note takes."""
+    marks = sum([len(topic_filter) + MARK_BYTES * (1 + len(done)) for topic_filter, done in note.done.items()])
+    return NOTE_BYTES + len(note.client_id) + len(note.data or b"") + len(note.will) + marks

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from resprout.core.contract import Answer, Deliver, EndCode
-from resprout.core.errors import PayloadRefusedError, UsageError
+from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.limits import AttributeValue
 from resprout.core.message import Message
@@ -95,7 +95,9 @@ class TreeSession:
             server.loop, self._publish_now, self.client.flush, self._pending, self._awaited
         )
         self._tasks: set[asyncio.Task[None]] = set()
-        self._notes = NoteWriter(self.client, server.wall_us, name, client_id, who.identity or "", self._retain)
+        self._notes = NoteWriter(
+            self.client, server.wall_us, name, client_id, who.identity or "", self._retain, server.shared.records
+        )
 
     def start(self) -> None:
         self.client.start()
@@ -204,7 +206,7 @@ class TreeSession:
         done = {source.filter: source.marks(share) for source in sources}
         try:
             stream, seq = self._notes.write(self._server.shared.home, data, done, machine.will, machine.expiry)
-        except PayloadRefusedError as error:
+        except UsageError as error:
             self._over(f"the session state cannot be saved: {error}", EndCode.SLOW)
             return
         self._awaited.add(stream, seq, -self._notes.count)
@@ -391,7 +393,7 @@ class TreeSession:
             driver.run(driver.machine.publish_refused(token, code, reason, self._server.now_us()))
 
     def _room(self) -> None:
-        if self.driver is not None and not self.is_crowded:
+        if self.driver is not None and not self.driver.is_crowded:
             self.driver.connection.release()
 
     def _lost(self, news: SessionLost) -> None:

@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from resprout.net.host import Host
 
 MAY_NOT_SEE: Final = "it may neither observe nor operate"
+HINTED_NAMES: Final = 4
+"""Names that a refusal lists at most."""
 OWNERS_KEPT: Final = 10_000
 """Names of clients whose identities are remembered."""
 
@@ -72,6 +74,8 @@ class Entrance(msgspec.Struct, frozen=True):
     """What a client may do; None for a broker, and for a client where everybody may do everything."""
     limits: Mapping[str, int] = {}
     """What the rules say about its limits."""
+    hint: str = ""
+    """What to do instead, for the refused peer only; it is appended to the fault."""
 
 
 class Door:
@@ -237,12 +241,13 @@ class Door:
             known = rules.of_certificate(names)
         if known is None:
             if rules.anybody is None:
-                return Entrance("it has not proven an identity of the rules")
+                return Entrance("it has no login or certificate that the rules know")
             if rules.is_reserved(name):
                 return Entrance("the rules reserve its name for an identity, which it has not proven")
             return Entrance(rights=rights_of(rules.anybody, name))
         if not known.may_be_called(name):
-            return Entrance("it may not have the name that it wants")
+            allowed = ", ".join(known.clients[:HINTED_NAMES])
+            return Entrance("its identity may not use this name", hint=f"; clients of {known.name} are named {allowed}")
         return Entrance("", known.name, rights_of(known.rights, name), known.limits)
 
 

@@ -123,7 +123,8 @@ class Reception:
         if entrance.fault:
             who = told(hello, connection.proven, connection.identity)
             self.turned_away(f"{who} from {_source(connection)}", entrance.fault)
-            refuse(connection, f"{self._host.here.name} refuses {hello.role} {hello.name}: {entrance.fault}", FORBIDDEN)
+            reason = f"{entrance.fault}{entrance.hint}"
+            refuse(connection, f"{self._host.here.name} refuses {hello.role} {hello.name}: {reason}", FORBIDDEN)
         elif hello.role == "client" and (why := self._fault_of_count(connection, hello, entrance)):
             who = f"{hello.name} of {entrance.identity}" if entrance.identity else hello.name
             self.turned_away(f"client {who} from {_source(connection)}", why)
@@ -214,8 +215,8 @@ class Reception:
         near = local or any(one.is_broker and one.address == connection.address for one in self._host.all_connections())
         fault = self._door.judge_asker(asked.role, asked.name, connection.proven, connection.identity, local, near)
         if fault:
-            self.turned_away(f"{shorten(asked.name)} from {_source(connection)}, who asks for an account,", fault)
-            reason = f"{self._host.here.name} tells {shorten(asked.name)} nothing: {fault}"
+            self.turned_away(f"the status query of {shorten(asked.name)} from {_source(connection)}", fault)
+            reason = f"{self._host.here.name} refuses {shorten(asked.name)}: {fault}"
             refuse(connection, reason, FORBIDDEN)
         return fault
 

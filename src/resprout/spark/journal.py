@@ -355,4 +355,4 @@ def gone(journal: str, start: int, end: int, held: JournalExtent) -> str:
 
 def must_not_lose(reason: str) -> None:
     """For queries with `failOnDataLoss`."""
-    raise DataLossError(f"{reason} (failOnDataLoss=false goes on without)")
+    raise DataLossError(f"{reason} (failOnDataLoss=false reads on after them)")

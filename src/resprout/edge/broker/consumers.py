@@ -5,20 +5,23 @@ have, which takes something when a consumer has acknowledged it. Where a subscri
 stack's business; it calls `open` and `close`.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from resprout.core.bundle import pick, whole
+from resprout.core.bundle import Bundle, UnpackedBundle, whole
 from resprout.core.contract import Effect, Send, SetTimer
 from resprout.core.errors import BoundError
 from resprout.core.guarantee import Guarantee
 from resprout.core.message_fields import NUMBER_MAX, Marks, next_number
 from resprout.edge.broker.portion import Consumer, Portion, disjoint
 from resprout.edge.broker.ports import SpillPatience
+from resprout.edge.broker.quotas import party_of
 from resprout.edge.broker.retries import Retries
 from resprout.edge.broker.retry_queue import RetryQueue
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
+from resprout.edge.broker.timed import TimesCache
 from resprout.edge.durable_messages import (
     NO_DROPS,
     SPANS_MAX,
@@ -56,6 +59,14 @@ PEEKED_MAX: Final = 1_000
 PEEKED_BYTES: Final = 1 << 20
 WINDOW_MAX: Final = 1 << 16
 """Messages that one consumer may have out."""
+WINDOWS_MAX: Final = 1 << 17
+"""Messages that the consumers of one identity may have out: all of them come back when these leave together. Each may
+use half of what others leave."""
+WINDOW_MIN: Final = 256
+"""Every consumer gets a window of so many, if it asks for them."""
+HANDED_MAX: Final = 4_096
+"""Portions of a subscription that are handed out in a step, and one for each consumer. The others follow at once, in
+steps of their own."""
 
 
 def inner_name(subscription: str) -> str:
@@ -118,6 +129,10 @@ class Consumers:
         self.held: dict[str, HeldDurable] = {}
         self._of: dict[str, HeldDurable] = {}
         """By the name of a consumer's session."""
+        self._windows: Counter[str] = Counter()
+        """By identity, or client: the windows of its consumers together."""
+        self._times = TimesCache()
+        self._picker = _Picker()
 
     @property
     def waking(self) -> dict[str, ClientSession]:
@@ -140,6 +155,7 @@ class Consumers:
         session.is_inner = True
         retries = Retries(terms.retry, tries, self._epoch_us)
         queue = RetryQueue(session, terms.group, self._sessions.took, done, spans, drops, retries)
+        queue.times = self._times
         if terms.when_full is WhenFull.SPILL and self._patience is not None:
             queue.patience = self._patience
         held = self.held[name] = HeldDurable(name, terms, queue)
@@ -148,9 +164,9 @@ class Consumers:
     def close(self, name: str, standing: Standing, reason: str, out: list[Effect]) -> None:
         """It lives here no longer: its consumers are told why."""
         held = self.held.pop(name)
-        for consumer in list(held.queue.consumers):
-            del self._of[consumer]
-            out.append(Send(consumer, Consuming(standing, reason)))
+        for consumer in list(held.queue.consumers.values()):
+            self._forget(consumer)
+            out.append(Send(consumer.session.name, Consuming(standing, reason)))
         held.queue.empty()
         self._sessions.quotas.end_durable(name)
         self._sessions.leave(inner_name(name), out)
@@ -158,9 +174,9 @@ class Consumers:
     def move(self, name: str, successor: Successor, out: list[Effect]) -> None:
         """Another broker holds it: its consumers are sent there."""
         held = self.held.pop(name)
-        for consumer in list(held.queue.consumers):
-            del self._of[consumer]
-            out.append(Send(consumer, GoTo(successor)))
+        for consumer in list(held.queue.consumers.values()):
+            self._forget(consumer)
+            out.append(Send(consumer.session.name, GoTo(successor)))
         held.queue.empty()
         self._sessions.quotas.end_durable(name)
         self._sessions.leave(inner_name(name), out)
@@ -191,7 +207,10 @@ class Consumers:
         self._of[session.name] = held
         queue.drops.heard_before(message.dropped_upto, message.dropped_term >= held.term)
         queue.retries.now_us = now_us
-        consumer = Consumer(session, min(message.window, WINDOW_MAX), message.has[:SPANS_MAX])
+        left = WINDOWS_MAX - self._windows[party_of(session)]
+        window = min(message.window, WINDOW_MAX, max(left // 2, WINDOW_MIN))
+        self._windows[party_of(session)] += window
+        consumer = Consumer(session, window, message.has[:SPANS_MAX])
         queue.join(consumer, message.done[:SPANS_MAX])
         held.awaited.discard(session.name)
         if held.is_confirmed:
@@ -229,8 +248,16 @@ class Consumers:
         """What this one consumes."""
         return self._of.get(name)
 
+    def _forget(self, consumer: Consumer) -> None:
+        """It is no consumer of any subscription any more."""
+        del self._of[consumer.session.name]
+        party = party_of(consumer.session)
+        self._windows[party] -= consumer.window
+        if not self._windows[party]:
+            del self._windows[party]
+
     def _drop(self, held: HeldDurable, consumer: str) -> None:
-        del self._of[consumer]
+        self._forget(held.queue.consumers[consumer])
         held.queue.leave(consumer)
         self._sessions.waking[held.queue.session.name] = held.queue.session
 
@@ -289,6 +316,7 @@ class Consumers:
                 todo[held.name] = held
         for held in todo.values():
             self._serve(held, now_us, out)
+        self._forget_bundles()
 
     def _serve(self, held: HeldDurable, now_us: int, out: list[Effect]) -> None:
         queue = held.queue
@@ -297,15 +325,21 @@ class Consumers:
         queue.release_due()
         queue.drop_expired()
         for name, spans in queue.take_back_overdue().items():
-            out.append(Send(name, TakenBack(tuple(spans))))
+            starts = range(0, len(spans), SPANS_MAX)
+            out.extend([Send(name, TakenBack(tuple(spans[at : at + SPANS_MAX]))) for at in starts])
         is_awaiting = bool(held.awaited) and now_us < held.awaited_until_us
         if held.terms.when_full is WhenFull.DROP_OLDEST:
             # Consumers that return may have what seems to wait.
             queue.drop_oldest(NUMBER_MAX if is_awaiting else held.terms.max_pending, self._share_bytes)
+        goes_on = False
         if held.is_confirmed and not is_awaiting:
+            consumers = list(queue.consumers.values())
+            for consumer in consumers:
+                consumer.portions_left = HANDED_MAX // len(consumers) + 1
             queue.hand_out(lambda consumer, portion: self._give(held, consumer, portion, out))
+            goes_on = any(not consumer.portions_left for consumer in consumers)
             self._plan_notice(held, now_us, out)
-        next_us = queue.retries.next_us()
+        next_us = max(now_us, 1) if goes_on else queue.retries.next_us()
         if queue.retries.dead:  # their letters are published, and looked for, with a timer that a run waits for
             next_us = min(next_us or NUMBER_MAX, now_us + self._notice_delay_us)
         if next_us and (not held.retry_us or next_us < held.retry_us):
@@ -332,8 +366,9 @@ class Consumers:
 
     def _give(self, held: HeldDurable, consumer: Consumer, portion: Portion, out: list[Effect]) -> None:
         self._tell_drops(held, consumer, out)
-        handed = _handed(portion, portion.offsets)
+        handed = self._picker.handed(portion, portion.offsets)
         consumer.session.room -= handed.bundle.cost
+        consumer.portions_left -= 1
         out.append(Send(consumer.session.name, handed))
 
     def peek(self, held: HeldDurable, session: ClientSession, count: int, out: list[Effect]) -> None:
@@ -343,10 +378,15 @@ class Consumers:
         for portion in held.queue.waiting_portions():
             if not left or room <= 0:
                 break
-            handed = _handed(portion, portion.offsets[:left])
+            handed = self._picker.handed(portion, portion.offsets[:left])
             left -= handed.bundle.count
             room -= handed.bundle.cost
             out.append(Send(session.name, handed))
+        self._forget_bundles()
+
+    def _forget_bundles(self) -> None:
+        self._times.clear()
+        self._picker.clear()
 
     # -- how far it has come -------------------------------------------------------------------------------------------
 
@@ -373,14 +413,30 @@ def _check_order(spans: Spans, what: str) -> None:
             raise BoundError(f"publications {span.first} to {span.last} are {what}")
 
 
-def _handed(portion: Portion, offsets: Sequence[int]) -> Handed:
-    """Return the message that gives these messages of a portion to a consumer."""
-    item, bundle = portion.item, whole(portion.bundle)
-    picked = None if len(offsets) == bundle.count else tuple(offsets)
-    given = bundle if picked is None else pick(bundle, picked)
-    tseq = item.place if bundle.guarantee is Guarantee.TOTAL else -1
-    size = ordering_bytes(bundle, item.hops)
-    return Handed(given, item.hops, size, picked, tseq, portion.redelivered, next_number(portion.tries))
+class _Picker:
+    """Hands out parts of bundles. A bundle of which a thousand parts are handed out in a step is unpacked once."""
+
+    def __init__(self) -> None:
+        self._bundle: Bundle | None = None
+        """Bundle that was unpacked last, as its item has it."""
+        self._unpacked: UnpackedBundle | None = None
+
+    def handed(self, portion: Portion, offsets: Sequence[int]) -> Handed:
+        """Return the message that gives these messages of a portion to a consumer."""
+        item, bundle = portion.item, portion.bundle
+        picked = None if len(offsets) == bundle.count else tuple(offsets)
+        given = whole(bundle) if picked is None else self._unpack(bundle).pick(picked)
+        tseq = item.place if bundle.guarantee is Guarantee.TOTAL else -1
+        size = ordering_bytes(bundle, item.hops)
+        return Handed(given, item.hops, size, picked, tseq, portion.redelivered, next_number(portion.tries))
+
+    def _unpack(self, bundle: Bundle) -> UnpackedBundle:
+        if self._unpacked is None or bundle is not self._bundle:
+            self._bundle, self._unpacked = bundle, UnpackedBundle(whole(bundle))
+        return self._unpacked
+
+    def clear(self) -> None:
+        self._bundle = self._unpacked = None
 
 
 def _told(terms: Terms) -> str:

@@ -19,6 +19,10 @@ from resprout.edge.durable_messages import Drops, Span
 
 OUT_BYTES_MAX: Final = 16 << 20
 """What one consumer may have out, and one bundle more."""
+Times = tuple[tuple[int, int], ...]
+"""Times of messages of a bundle, in microseconds since 1970, each with the place of its message, in order."""
+NO_TIMES: Final[Times] = ()
+
 PIECES_LISTED: Final = 8
 """Portions of one bundle that are looked at one after the other; more of them are found by number."""
 
@@ -27,8 +31,8 @@ class Portion:
     """Messages of one bundle that are somewhere together: waiting, or out with one consumer."""
 
     __slots__ = (
-        "deadline_us", "due_us", "expiries", "first", "holder", "item", "keys", "offsets", "origin", "priority",
-        "redelivered", "serial", "tries",
+        "deadline_us", "delays", "delays_passed", "due_us", "expiries", "expiries_passed", "first", "holder", "item",
+        "keys", "offsets", "origin", "priority", "redelivered", "serial", "tries",
     )  # fmt: skip
 
     def __init__(
@@ -53,16 +57,50 @@ class Portion:
         """Until when it waits aside, to be handed out later; 0: it does not."""
         self.priority = 0
         """Those with a higher one are handed out first."""
-        self.expiries: dict[int, int] = {}
-        """By place in the bundle, when messages expire, in microseconds since 1970."""
+        self.delays = NO_TIMES
+        """Of a portion of delayed messages: when those of the bundle are due."""
+        self.delays_passed = 0
+        """Number of those that have been looked at, because their time has come."""
+        self.expiries = NO_TIMES
+        """When messages of the bundle expire."""
+        self.expiries_passed = 0
 
     def cut(self, offsets: Sequence[int]) -> "Portion":
         """The same, of fewer messages."""
         cut = Portion(self.item, self.serial, offsets, self.keys, self.redelivered)
         cut.tries = self.tries
-        cut.expiries = self.expiries
+        cut.delays, cut.delays_passed = self.delays, self.delays_passed
+        cut.expiries, cut.expiries_passed = self.expiries, self.expiries_passed
         cut.priority = self.priority
         return cut
+
+    @property
+    def expires_us(self) -> int:
+        """When a message of it may expire, in microseconds since 1970; 0: none will."""
+        return self.expiries[self.expiries_passed][0] if self.expiries_passed < len(self.expiries) else 0
+
+    def take_due(self, wall_us: int) -> list[int]:
+        """Remove and return the places of delayed messages that are due by now."""
+        ready, self.delays_passed = self._take_timed(self.delays, self.delays_passed, wall_us)
+        return ready
+
+    def take_expired(self, wall_us: int) -> list[int]:
+        """Remove and return the places of messages that have expired."""
+        over, self.expiries_passed = self._take_timed(self.expiries, self.expiries_passed, wall_us)
+        return over
+
+    def _take_timed(self, times: "Times", passed: int, wall_us: int) -> tuple[list[int], int]:
+        end = bisect_left(times, (wall_us + 1, 0), passed)
+        taken: list[int] = []
+        if end > passed:
+            offsets = list(self.offsets)
+            for _, place in times[passed:end]:
+                at = bisect_left(offsets, place)
+                if at < len(offsets) and offsets[at] == place:
+                    del offsets[at]
+                    taken.append(place)
+            self.offsets = offsets
+        return sorted(taken), end
 
     def take(self, first: int, last: int) -> Sequence[int]:
         """Return the places of its messages with these numbers."""
@@ -228,6 +266,8 @@ class Consumer:
         """When it was handed something last, by count."""
         self.notice = 0
         """The count of dropped messages that it was told and has not acknowledged; 0: none."""
+        self.portions_left = 1 << 62
+        """Portions that it may be handed in this step."""
         self.alone: Portion | None = None
         """What it was handed last as the only thing (`Retries.is_last_try`)."""
 
@@ -236,7 +276,8 @@ class Consumer:
         """Messages that it may be handed."""
         if self.alone is not None and self.alone.holder == self.session.name:
             return 0
-        return self.window - self.count if self.session.room > 0 and self.bytes < OUT_BYTES_MAX else 0
+        has_room = self.session.room > 0 and self.bytes < OUT_BYTES_MAX and self.portions_left > 0
+        return self.window - self.count if has_room else 0
 
 
 def offsets_of(item: HeldBundle, bundle: Bundle, session: ClientSession) -> Sequence[int]:

@@ -19,7 +19,8 @@ from typing import Final
 
 from resprout.core.bundle import Origin
 from resprout.core.message_fields import next_number
-from resprout.edge.broker.portion import IndexByOrigin, Portion
+from resprout.edge.broker.portion import NO_TIMES, IndexByOrigin, Portion
+from resprout.edge.broker.session import ENTRY_BYTES
 from resprout.edge.durable_messages import RetryTerms, Tries
 
 TRIES_TOLD_MAX: Final = 2_000
@@ -28,10 +29,14 @@ TRIES_KEPT: Final = 20_000
 """Messages of one subscription of which the count is remembered for another broker. Of more, the count begins anew if
 the home dies."""
 
+OVERDUE_MAX: Final = 1_024
+"""Portions that are taken back in a step. The others follow at once, in steps of their own."""
 STALE_MAX: Final = 1_024
 """Portions that are remembered with a time that does not count any more, besides as many as there are others."""
 EXPIRY_US: Final = 1_000_000
 """How often waiting messages are looked at because some may have expired. None that has is handed out in between."""
+EXPIRY_PORTIONS: Final = 1_000
+"""Portions that are looked at so often; of more, it is rarer."""
 LOOK_AGAIN_US: Final = 3_600_000_000
 """A timer for something later is set anew after so long: timers of drivers have bounds."""
 
@@ -72,10 +77,9 @@ class TryCounts:
         new: list[Tries] = []
         for each in tries:
             counts = self._of.get(each.origin, {})
-            is_full = self._counts >= TRIES_KEPT
             numbers: Iterable[int] = range(each.first, each.last + 1)
-            if is_full:
-                numbers = [seq for seq in counts if each.first <= seq <= each.last]
+            if self._counts >= TRIES_KEPT:
+                numbers = _of_both(counts, each.first, each.last)
             fresh = [seq for seq in numbers if counts.get(seq, 0) < each.times]
             if not fresh:
                 continue
@@ -94,9 +98,7 @@ class TryCounts:
         counts = self._of.get(origin)
         if counts is None:
             return
-        is_narrow = last - first < len(counts)
-        numbers = [seq for seq in (range(first, last + 1) if is_narrow else counts) if first <= seq <= last]
-        for seq in numbers:
+        for seq in _of_both(counts, first, last):
             self._counts -= counts.pop(seq, 0) > 0
         if not counts:
             del self._of[origin]
@@ -128,6 +130,9 @@ class Retries:
         """When to look for waiting messages that have expired; 0: never."""
         self._looked_us = 0
         """When that was done last."""
+        self._look_us = EXPIRY_US
+        self.put_aside_bytes = 0
+        """Bytes that were put aside since `SharedQueue.drop_oldest` looked at them."""
         self._known = TryCounts(known)
         self._untold: list[Tries] = []
         self._due: list[tuple[int, int, int, Portion]] = []
@@ -150,7 +155,8 @@ class Retries:
         portion.deadline_us = 0
         self.redeliveries += len(portion.offsets)
         self._untold += [Tries(*span.origin, span.first, span.last, portion.tries) for span in portion.spans()]
-        del self._untold[:-TRIES_KEPT]
+        if len(self._untold) > 2 * TRIES_KEPT:
+            del self._untold[:-TRIES_KEPT]
 
     def take_untold(self) -> tuple[Tries, ...]:
         """Return counts that other brokers were not told, as many as one message holds."""
@@ -199,7 +205,7 @@ class Retries:
     def overdue(self) -> list[Portion]:
         """Return what consumers have had for too long."""
         found: list[Portion] = []
-        while (deadline_us := self.deadline_us) and deadline_us <= self.now_us:
+        while len(found) < OVERDUE_MAX and (deadline_us := self.deadline_us) and deadline_us <= self.now_us:
             found.append(self._deadlines.popleft()[1])
         return found
 
@@ -223,9 +229,13 @@ class Retries:
 
     def put_aside(self, portion: Portion, due_us: int) -> None:
         """It is handed out later."""
+        self.aside.add(portion)
+        self.put_aside_bytes += ENTRY_BYTES + portion.bytes
+        self._wait_until(portion, due_us)
+
+    def _wait_until(self, portion: Portion, due_us: int) -> None:
         portion.due_us = due_us
         self._serial += 1
-        self.aside.add(portion)
         heappush(self._due, (due_us, portion.serial, self._serial, portion))
 
     def take_due(self) -> list[Portion]:
@@ -233,9 +243,16 @@ class Retries:
         found: list[Portion] = []
         while (due_us := self.due_us) and due_us <= self.now_us:
             portion = heappop(self._due)[-1]
-            portion.due_us = 0
-            self.aside.remove(portion)
-            found.append(portion)
+            ready = portion.take_due(self.wall_us) if portion.delays else portion.offsets
+            if portion.delays and portion.offsets:
+                released = portion.cut(ready)
+                self._wait_until(portion, portion.delays[portion.delays_passed][0] - self.epoch_us)
+            else:
+                released, portion.offsets, portion.due_us = portion, ready, 0
+                self.aside.remove(portion)
+            released.delays = NO_TIMES
+            if ready:
+                found.append(released)
         return found
 
     def drop(self, portion: Portion) -> None:
@@ -262,7 +279,7 @@ class Retries:
     def next_us(self) -> int:
         """When to look again; 0: not because of time."""
         times = [time_us for time_us in (self.deadline_us, self.due_us, self.expiry_us) if time_us]
-        return min(min(times), self.now_us + LOOK_AGAIN_US) if times else 0
+        return max(self.now_us, min(min(times), self.now_us + LOOK_AGAIN_US)) if times else 0
 
     # -- expiry --------------------------------------------------------------------------------------------------------
 
@@ -273,17 +290,18 @@ class Retries:
 
     def expires(self, portion: Portion) -> None:
         """Plan to look at messages that wait from now on, at most once in `EXPIRY_US`."""
-        if portion.expiries:
-            first_us = min(map(portion.expiries.__getitem__, portion.expiries)) - self.epoch_us
-            at_us = max(first_us, self._looked_us + EXPIRY_US)
+        if expires_us := portion.expires_us:
+            at_us = max(expires_us - self.epoch_us, self._looked_us + self._look_us)
             if not self.expiry_us or at_us < self.expiry_us:
                 self.expiry_us = at_us
 
-    def looks_for_expired(self) -> bool:
-        """Return whether it is time to look for expired messages, and begin to plan anew."""
+    def looks_for_expired(self, portions: int) -> bool:
+        """Return whether it is time to look for expired messages, and begin to plan anew. `portions`: how many will be
+        looked at. The more there are, the rarer that is."""
         if not self.expiry_us or self.expiry_us > self.now_us:
             return False
         self.expiry_us, self._looked_us = 0, self.now_us
+        self._look_us = EXPIRY_US * max(1, portions // EXPIRY_PORTIONS)
         return True
 
     # -- the dead ------------------------------------------------------------------------------------------------------
@@ -309,6 +327,13 @@ class Retries:
 def _is_due(portion: Portion, deadline_us: int) -> bool:
     """Whether a consumer has it, and this is the time until which it may."""
     return bool(portion.holder) and portion.deadline_us == deadline_us
+
+
+def _of_both(counts: dict[int, int], first: int, last: int) -> list[int]:
+    """Return the numbers from first to last that have a count, and look at no more numbers than either has."""
+    if last - first < len(counts):
+        return [seq for seq in range(first, last + 1) if seq in counts]
+    return [seq for seq in counts if first <= seq <= last]
 
 
 def _joined(origin: Origin, counts: dict[int, int]) -> Sequence[Tries]:

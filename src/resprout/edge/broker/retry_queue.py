@@ -5,12 +5,18 @@ See `SharedQueue` for who is handed what, and `Retries` for what is counted.
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from operator import attrgetter
+from typing import Final
 
 from resprout.core.message_fields import NUMBER_MAX
 from resprout.edge.broker.portion import Consumer, Portion
 from resprout.edge.broker.retries import REJECTED, TOO_LATE, DeadMessage
+from resprout.edge.broker.session import ENTRY_BYTES
 from resprout.edge.broker.sharing import SharedQueue
 from resprout.edge.durable_messages import Span
+
+DELAYED_SHARE: Final = 8
+"""A subscription that drops the oldest looks at its delayed messages after each such part of its room."""
 
 
 class RetryQueue(SharedQueue):
@@ -50,26 +56,43 @@ class RetryQueue(SharedQueue):
             self._unlock_keys(portion)
         self._pending.put_back(due)
 
+    def drop_oldest(self, most: int, most_bytes: int) -> None:
+        """Delayed messages may take half of the room: otherwise everything else would be dropped until their time has
+        come."""
+        if self.session.owed_bytes > most_bytes and self.retries.put_aside_bytes > most_bytes // DELAYED_SHARE:
+            self._drop_aside(most_bytes // 2)
+        super().drop_oldest(most, most_bytes)
+
+    def _drop_aside(self, most_bytes: int) -> None:
+        """Drop what is aside, the latest first, until it takes no more than this."""
+        retries = self.retries
+        retries.put_aside_bytes = 0
+        aside = [portion for portion in retries.aside if id(portion) not in retries.dead]
+        aside.sort(key=attrgetter("due_us"))
+        size = sum([ENTRY_BYTES + portion.bytes for portion in aside])
+        while size > most_bytes:
+            portion = aside.pop()
+            size -= ENTRY_BYTES + portion.bytes
+            self._unlock_keys(portion)
+            retries.drop(portion)
+            self._drop(portion)
+
     def drop_expired(self) -> None:
         """Count as done what waits and has expired, now and then."""
         retries = self.retries
-        if not retries.looks_for_expired():
+        if not retries.looks_for_expired(len(self._pending)):
             return
         for portion in self._pending.take_all():
-            rest = self._unexpired(portion) if portion.expiries else portion
+            rest = self._unexpired(portion)
             if rest is not None:
                 self._pending.append(rest)
                 retries.expires(rest)
-        for portion in [each for each in retries.aside if each.expiries and id(each) not in retries.dead]:
-            due_us, rest = portion.due_us, self._unexpired(portion)
-            if rest is not portion:
+        for portion in [each for each in retries.aside if each.expires_us and id(each) not in retries.dead]:
+            if self._unexpired(portion) is None:
+                self._unlock_keys(portion)
                 retries.drop(portion)
-                if rest is None:
-                    self._unlock_keys(portion)
-                else:
-                    retries.put_aside(rest, due_us)
-            if rest is not None:
-                retries.expires(rest)
+            else:
+                retries.expires(portion)
 
     def oldest_us(self) -> int:
         """When the oldest message came that is not done, to the second; 0: there is none."""

@@ -17,10 +17,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from resprout.core.bundle import Bundle, Origin, Pair, pairs_of, timed_rows
-from resprout.core.message_fields import NUMBER_MAX, Marks
+from resprout.core.bundle import Bundle, Origin, Pair, pairs_of
+from resprout.core.message_fields import Marks
 from resprout.core.seen import Ranges
 from resprout.edge.broker.portion import (
+    NO_TIMES,
     Consumer,
     DropCount,
     DroppedItems,
@@ -32,7 +33,7 @@ from resprout.edge.broker.ports import HeldBundle, SpillPatience
 from resprout.edge.broker.queue_progress import ORIGINS_KEPT, QueueProgress
 from resprout.edge.broker.retries import GONE, Retries
 from resprout.edge.broker.session import ENTRY_BYTES, ClientSession
-from resprout.edge.broker.timed import by_time
+from resprout.edge.broker.timed import TimesCache, by_time
 from resprout.edge.broker.waiting_portions import PriorityPortions, WaitingPortions
 from resprout.edge.durable_messages import NO_DROPS, Drops, Span, Spans
 
@@ -68,6 +69,7 @@ class SharedQueue:
         self.again_below = 0
         """What has a place before this one may have been handed out by the broker that held the subscription before."""
         self.retries = retries or Retries(None)
+        self.times = TimesCache()
         self.patience: SpillPatience | None = None
         """Told of what waits, where it may wait on disk."""
         self._is_shared = is_shared
@@ -125,8 +127,8 @@ class SharedQueue:
             self._progress.open(item, bundle)
             keys = pairs_of(bundle.topic, bundle.keys) if self._is_shared and bundle.keys else ()
             portion = Portion(item, self._serial, offsets, keys, again)
-            rows = timed_rows(bundle)
-            for timed in (portion,) if rows is None else by_time(portion, rows, self.retries, self._is_shared):
+            times = self.times.of(bundle)
+            for timed in (portion,) if times is None else by_time(portion, times, self.retries, self._is_shared):
                 due_us = timed.due_us
                 for part in self.retries.divide(timed) if again else (timed,):
                     if self.retries.is_spent(part):
@@ -146,10 +148,14 @@ class SharedQueue:
             over, kept = portion.split(count)
             if kept.offsets:
                 self._pending.appendleft(kept)
-            self.drops.add(len(over.offsets))
-            self.dropped_items.note(over.item)
-            self._note_done(over.bundle, over.offsets)
-            self._less(over, len(over.offsets))
+            self._drop(over)
+
+    def _drop(self, portion: Portion) -> None:
+        """Drop messages that nobody has."""
+        self.drops.add(len(portion.offsets))
+        self.dropped_items.note(portion.item)
+        self._note_done(portion.bundle, portion.offsets)
+        self._less(portion, len(portion.offsets))
 
     def release_dropped(self) -> None:
         """Let the log forget items of which messages were dropped, if other brokers were told in an earlier step."""
@@ -281,23 +287,17 @@ class SharedQueue:
     def _next(self) -> Portion | None:
         """Take the first portion that waits and has not expired."""
         while self._pending:
-            portion = self._pending.popleft()
-            if not portion.expiries:
+            if (portion := self._unexpired(self._pending.popleft())) is not None:
                 return portion
-            if (rest := self._unexpired(portion)) is not None:
-                return rest
         return None
 
     def _unexpired(self, portion: Portion) -> Portion | None:
         """Return a waiting portion without what has expired, which is done; None: all of it has."""
-        wall_us = self.retries.wall_us
-        over = [at for at in portion.offsets if portion.expiries.get(at, NUMBER_MAX) <= wall_us]
-        if not over:
-            return portion
-        rest = portion.cut([at for at in portion.offsets if at not in over])
-        self._note_done(portion.bundle, over)
-        self._less(portion, len(over))
-        return rest if rest.offsets else None
+        over = portion.take_expired(self.retries.wall_us) if portion.expiries else ()
+        if over:
+            self._note_done(portion.bundle, over)
+            self._less(portion, len(over))
+        return portion if portion.offsets else None
 
     def _claim(self, origin: Origin, first: int, last: int) -> None:
         """A consumer that comes says that it has these: they are out, as far as they wait."""
@@ -339,6 +339,7 @@ class SharedQueue:
 
     def _lend(self, consumer: Consumer, portion: Portion) -> None:
         consumer.out.add(portion)
+        portion.delays = NO_TIMES
         portion.holder = consumer.session.name
         self.retries.handed(portion)
         if portion.redelivered:

@@ -18,7 +18,15 @@ from resprout.core.limits import AttributeValue
 from resprout.core.message import Message
 from resprout.core.seen import Seen
 from resprout.core.timing import has_expired
-from resprout.edge.client.delayed import TOO_MUCH, DelayedMessages, SortedOut, sort_out, spans_at
+from resprout.edge.client.delayed import (
+    MESSAGE_BYTES,
+    TOO_MUCH,
+    DelayedMessages,
+    SortedOut,
+    sort_out,
+    spans_at,
+    spans_of,
+)
 from resprout.edge.client.options import ClientOptions, DelayOver, TellTaken
 from resprout.edge.durable_messages import Span
 from resprout.edge.messages import (
@@ -31,9 +39,6 @@ from resprout.edge.messages import (
     TopicPlace,
 )  # fmt: skip
 from resprout.edge.requests import DeliveriesExpired, DeliveriesSkipped, SubscribeRequest
-
-MESSAGE_BYTES = 300
-"""Approximate memory of a message besides its payload."""
 
 LOOK_AGAIN_US = 3_600_000_000
 """A timer for a message that is due later is set anew after so long: timers of drivers have bounds."""
@@ -143,10 +148,9 @@ class Incoming:
 
         if found.expired:
             out.append(Answer(DeliveriesExpired(spans_at(bundle, seqs, found.expired))))
-        size = bundle.cost // bundle.count + MESSAGE_BYTES
-        dropped = [at for at, due_us in found.due.items() if not self._delayed.add(unpack(at, -1), due_us, size)]
+        dropped = [each for at, due_us in found.due.items() for each in self._delayed.add(unpack(at, -1), due_us)]
         if dropped:
-            out.append(Answer(DeliveriesSkipped(spans_at(bundle, seqs, dropped), TOO_MUCH)))
+            out.append(Answer(DeliveriesSkipped(spans_of(dropped), TOO_MUCH)))
         self._wait_for_delayed(now_us, out)
         if self._options.takes_at_once:
             self.taken += 1
