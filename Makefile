@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH_VENV := .venv-bench
 BENCH_READY := $(BENCH_VENV)/.ready
-# Tests with processes, or with Java, mostly wait: on two cores a third worker has something to do meanwhile.
+# Some tests wait: on two cores a third worker has something to do meanwhile.
 WORKERS ?= 3
 
 .PHONY: demo test test-loaded seeds check bench soak soak-replicas mqtt-conformance mqtt-broker-dies mqtt-browser format lock fast test-fast wheel wheels sbom release-check site clean
@@ -17,21 +17,25 @@ demo: $(READY)
 	@$(BIN)/resprout conclude out/demo --archive out/archive --out out/demo.html
 	@echo "next: $(BIN)/python examples/bank_on_spark.py, where Spark computes the balances of a bank while brokers are killed"
 
-# Two halves side by side (tests/turns.py says who runs what when). In the first one processes mostly wait for each other, so it
-# has twice the workers. The second one computes in virtual time and on Spark; it runs at a slightly lower priority, because
-# processes that have to answer in time would starve beside it. A much lower one would starve Spark on a machine under load: its
-# workers must start within 10 s. The output of the second half follows that of the first one.
+# Three parts side by side (tests/turns.py distributes the tests of each). Those in virtual time only compute: they run at a low
+# priority, because processes that have to answer in time would starve beside them, and end last, with every core to themselves.
+# All tests that share the Spark session run one after the other, and Python workers of Spark must start within 10 s, so that
+# part has the normal priority. In the rest processes mostly wait for each other, so it has twice the workers. The output of the
+# first two parts follows that of the rest.
 # Tests start many hundred processes. Without bytecode each would compile everything anew, so it is kept, whatever the
 # environment says.
-IN_VIRTUAL_TIME := tests/sim tests/stacks tests/pipeline tests/spark
+IN_VIRTUAL_TIME := tests/sim tests/stacks
+WITH_SPARK := tests/pipeline tests/spark
 test: export PYTHONDONTWRITEBYTECODE :=
 test: $(READY)
 	@mkdir -p build
-	@nice -n 2 $(BIN)/pytest -n $(WORKERS) -q $(IN_VIRTUAL_TIME) > build/virtual-time.log 2>&1 & second=$$!; \
-	trap 'kill $$second' INT TERM; \
-	$(BIN)/pytest -n $(shell expr $(WORKERS) \* 2) -q $(addprefix --ignore=,$(IN_VIRTUAL_TIME)); status=$$?; \
-	wait $$second || status=1; \
-	cat build/virtual-time.log; \
+	@nice -n 5 $(BIN)/pytest -n $(WORKERS) -q $(IN_VIRTUAL_TIME) > build/virtual-time.log 2>&1 & virtual=$$!; \
+	$(BIN)/pytest -n 2 -q $(WITH_SPARK) > build/spark.log 2>&1 & spark=$$!; \
+	trap 'kill $$virtual $$spark' INT TERM; \
+	$(BIN)/pytest -n $(shell expr $(WORKERS) \* 2) -q $(addprefix --ignore=,$(IN_VIRTUAL_TIME) $(WITH_SPARK)); status=$$?; \
+	wait $$spark || status=1; \
+	wait $$virtual || status=1; \
+	cat build/spark.log build/virtual-time.log; \
 	exit $$status
 
 # The same beside twenty busy processes (LOAD=40 for more): no test may depend on the speed of the machine.

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from benchmarks.bench_totals import tree_of_writers
 from benchmarks.measure import Measure
 from benchmarks.seed000.latency import deliveries
 from benchmarks.seed000.stage import Played, median, play
@@ -23,30 +24,7 @@ WAYS: Final = {
     "published by the root": (Mix(total=1.0), 1),
 }
 
-_TREE: Final = """
-name = "totals where they are read"
-time_limit = "600s"
-
-[options]
-faults_tolerated = 1
-
-[topology]
-kind = "tree"
-brokers = {brokers}
-degree = 3
-latency = "20ms"
-clients_per_broker = 1
-subscribe = ["t/+"]
-
-[[workload]]
-kind = "random"
-clients = [{writers}]
-topics = ["t/0", "t/1"]
-keys = 100
-operations = {operations}
-interval = "50ms"
-start = "10s"
-
+_BEFORE: Final = """
 [[workload]] # the topics become root-ordered
 kind = "random"
 clients = ["c0"]
@@ -81,9 +59,7 @@ def _size(brokers: int, operations: int) -> Iterator[Measure]:
 
 
 def _scenario(brokers: int, operations: int, readers: str, mix: Mix, after: int) -> Scenario:
-    """Four clients publish, at the root, at the last broker, and in between."""
-    writers = ", ".join(f'"c{number}"' for number in sorted({0, brokers // 3, brokers // 2, brokers - 1}))
-    scenario = parse_scenario(_TREE.format(brokers=brokers, operations=operations, writers=writers), "<root order>")
+    scenario = parse_scenario(tree_of_writers(brokers, operations) + _BEFORE, "<root order>")
     return msgspec.structs.replace(
         scenario,
         options={**scenario.options, "root_ordered_after": after},

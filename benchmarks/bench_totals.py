@@ -48,7 +48,6 @@ clients = [{writers}]
 topics = ["t/0", "t/1"]
 keys = 100
 operations = {operations}
-mix = {{ causal = 1.0 }}
 interval = "50ms"
 start = "10s"
 """
@@ -75,8 +74,7 @@ def _size(brokers: int, operations: int) -> Iterator[Measure]:
 
 def _scenario(brokers: int, operations: int, mix: Mix, readers: str) -> Scenario:
     """`two read`: clients at the root and at the last broker; everybody else has no subscription."""
-    writers = ", ".join(f'"c{number}"' for number in sorted({0, brokers // 3, brokers // 2, brokers - 1}))
-    scenario = parse_scenario(_TREE.format(brokers=brokers, operations=operations, writers=writers), "<totals>")
+    scenario = parse_scenario(tree_of_writers(brokers, operations), "<totals>")
     (work,) = scenario.workloads
     clients = [
         client
@@ -87,6 +85,12 @@ def _scenario(brokers: int, operations: int, mix: Mix, readers: str) -> Scenario
     return msgspec.structs.replace(
         scenario, clients=tuple(clients), workloads=(msgspec.structs.replace(work, mix=mix),)
     )
+
+
+def tree_of_writers(brokers: int, operations: int) -> str:
+    """Return a scenario: four clients publish, at the root, at the last broker, and in between."""
+    writers = ", ".join(f'"c{number}"' for number in sorted({0, brokers // 3, brokers // 2, brokers - 1}))
+    return _TREE.format(brokers=brokers, operations=operations, writers=writers)
 
 
 def _per_publication(played: Played) -> dict[str, float]:

@@ -40,6 +40,8 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """A process that starts inherits that one of these is ignored."""
 _STARTUP_VARIABLES: Final = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC")
 """Variables with these prefixes act while the interpreter starts."""
+_HONOURED: Final = ("PYTHONUNBUFFERED",)
+"""Except for these, which `_run` obeys."""
 _SUBREAPER: Final = 36  # PR_SET_CHILD_SUBREAPER of prctl(2)
 _LENGTH: Final = struct.Struct("!I")
 _DESCRIPTORS_MAX: Final = 64
@@ -164,7 +166,7 @@ def _can_fork(args: Any, environment: Mapping[str, str], standard: Sequence[int]
         if name == "PYTHONPATH":
             if not _PATH.issuperset(environment.get(name, "").split(os.pathsep)):
                 return False
-        elif name.startswith(_STARTUP_VARIABLES) and environment.get(name) != known.get(name):
+        elif name not in _HONOURED and name.startswith(_STARTUP_VARIABLES) and environment.get(name) != known.get(name):
             return False
     return not any(map(os.isatty, standard))
 
@@ -262,6 +264,14 @@ def _end() -> None:
         os._exit(_status[0])
 
 
+def _make_codec() -> None:
+    """Make the codec of brokers, which the package makes once for a process and never changes."""
+    from resprout.net.sessions import make_codec
+    from resprout.stacks.stack import find_stack
+
+    make_codec(find_stack("resprout").messages)
+
+
 def _import_everything() -> None:
     from resprout.cli.main import VERBS
 
@@ -269,6 +279,7 @@ def _import_everything() -> None:
         importlib.import_module(f"resprout.cli.{verb.module}")
     for module in (*MODULES, *_IMPORTED_LATER):
         importlib.import_module(module)
+    _make_codec()
     gc.collect()
     gc.freeze()
 

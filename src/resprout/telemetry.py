@@ -158,8 +158,8 @@ def _message(way: PublicationWay, one: PassageAnswer) -> _About:
 
 
 def _before(one: PassageAnswer, brokers: Mapping[str, PassageAnswer]) -> str:
-    """The broker that it came from, if that one remembers it too. Nobody where brokers name each other in a circle, as
-    they may when those have forgotten it through which it came first."""
+    """Return the broker that it came from, if that one remembers it too. Return an empty text where brokers name each
+    other in a circle: they may, when the brokers through which it came first have forgotten it."""
     if one.published_here or one.came_from not in brokers:
         return ""
     seen: set[str] = set()

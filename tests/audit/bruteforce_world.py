@@ -1,12 +1,33 @@
-"""What the rows of a trace say, for the definitions of `bruteforce`: looked up each time, with no thought of speed."""
+"""What the rows of a trace say, for the definitions of `bruteforce`.
 
-from typing import Any
+Each question is answered from the rows, with no index: the answer is what the definition says. Rows do not change, so
+an answer is kept for when the same question comes again (`remembered`).
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 from resprout.core.guarantee import OrderScope, Promises, Reliability
 from resprout.trace.schema import Row
 
 Id = tuple[Any, ...]
 Finding = tuple[Any, ...]
+Question = TypeVar("Question", bound=Callable[..., Any])
+
+
+def remembered(question: Question) -> Question:
+    """Answer each question once for a world and its arguments. Callers do not change an answer."""
+    name = question.__name__
+
+    @wraps(question)
+    def ask(world: "World", *about: Any) -> Any:
+        key = (name, *about)
+        if key not in world.answers:
+            world.answers[key] = question(world, *about)
+        return world.answers[key]
+
+    return cast(Question, ask)
 
 
 def ident(row: Row) -> Id:
@@ -16,6 +37,7 @@ def ident(row: Row) -> Id:
 class World:
     def __init__(self, rows: list[Row], promise: Promises = Promises()) -> None:  # noqa: B008
         self.rows = rows
+        self.answers: dict[Any, Any] = {}
         self.by_topic = promise.order is OrderScope.EACH_TOPIC
         self.probable = promise.reliability is Reliability.PROBABLE
         self.given = promise.receipts
@@ -48,14 +70,17 @@ class World:
                     begun = True
         return (node, ends)
 
+    @remembered
     def begin_of(self, life: tuple[str, int]) -> int:
         return min(i for i, other in self.life_of.items() if other == life)
 
+    @remembered
     def end_of(self, life: tuple[str, int]) -> float:
         begin = self.begin_of(life)
         ends = [i for i, r in enumerate(self.rows) if r.node == life[0] and r.kind in ("crash", "leave") and i > begin]
         return min(ends, default=float("inf"))
 
+    @remembered
     def frozen_at(self, life: tuple[str, int], i: int) -> bool:
         frozen = False
         for row in self.rows[self.begin_of(life) + 1 : int(min(i + 1, self.end_of(life)))]:
@@ -122,6 +147,7 @@ class World:
         amount = (row.attributes or {}).get("amount")
         return amount is not None and int(amount) > int(where.removeprefix("amount > "))
 
+    @remembered
     def due_until(self, life: tuple[str, int], id: Id) -> float:
         """The row until which it is due there; -1 when it never is."""
         p = self.published[id]
@@ -134,6 +160,7 @@ class World:
         ]
         return max(until, default=-1)
 
+    @remembered
     def told_expired(self, life: tuple[str, int], id: Id) -> float:
         """The row at which the client was first told that the publication has expired."""
         since, until = max(self.begin_of(life), self.published[id]), self.end_of(life)
@@ -144,6 +171,7 @@ class World:
         ]  # fmt: skip
         return min(told, default=float("inf"))
 
+    @remembered
     def owed(self, id: Id) -> bool:
         def told(*words: str) -> bool:
             return any(r.kind == "receipt" and ident(r) == id and r.receipt in words for r in self.rows)
@@ -158,20 +186,24 @@ class World:
 
     # -- order ---------------------------------------------------------------------------------------------------------
 
+    @remembered
     def first(self, life: tuple[str, int], id: Id) -> int | None:
         """The row of the first sound delivery."""
         if id not in self.published:
             return None
         return next((i for i in self.delivered[life] if ident(self.rows[i]) == id and i > self.published[id]), None)
 
+    @remembered
     def place(self, life: tuple[str, int], id: Id) -> tuple[int, int] | None:
         """(position, row): what decides the order at a subscriber."""
         i = self.first(life, id)
         return None if i is None else (self.rows[i].position or 0, i)
 
+    @remembered
     def ever(self, life: tuple[str, int], id: Id) -> bool:
         return any(ident(self.rows[i]) == id for i in self.delivered[life])
 
+    @remembered
     def direct(self, id: Id) -> set[Id]:
         """The client's previous ordered publication, and what ordered ones its life was given since."""
         p = self.published[id]
@@ -195,6 +227,7 @@ class World:
                 found.add(other)
         return found
 
+    @remembered
     def past(self, id: Id) -> set[Id]:
         found: set[Id] = set()
         todo = [id]
@@ -212,12 +245,14 @@ class World:
         """Whether the two can be in any order with each other."""
         return not self.by_topic or self.topic(a) == self.topic(b)
 
+    @remembered
     def pairs(self, id: Id) -> set[tuple[str, str]]:
         """Those that it is bound by."""
         split = [key.partition("#") for key in self.rows[self.published[id]].keys or ()]
         named = {(topic, rest) if sign else (self.topic(id), topic) for topic, sign, rest in split}
         return {pair for pair in named if pair[0] == self.topic(id)} if self.by_topic else named
 
+    @remembered
     def lines(self, id: Id) -> set[tuple[str, str]]:
         """Pairs on which totals are in order; those without keys are so in their topic."""
         is_keyless = self.guarantee(id) == "total" and not self.rows[self.published[id]].keys

@@ -9,8 +9,8 @@ import pytest
 from resprout import ClosedError, PublicationDelayed, SlowConsumer, SlowConsumerError, UsageError
 from resprout.client.client import Client
 from resprout.client.connect import connect
-from resprout.client.durable import read_policy
 from resprout.client.inbox import Inbox
+from resprout.client.terms import read_policy
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.source import ScenarioError
 from tests.cli.processes import Running, broker, complaint, resprout, running

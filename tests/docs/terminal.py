@@ -4,7 +4,8 @@ A block of code whose first line is a comment with a path (`# worker.py`) is a f
 that begins with `$` is a command; the lines that follow it are output, in which `...` stands for anything. Output is
 awaited, so that a command in the background (`&`) is ready before the next one runs. A command must succeed, unless
 `echo $?` follows. Ports of the page, also default ones, are replaced by free ones. `pip install` of this package is
-left out; another package is installed into the folder `lib`.
+left out; another package is installed into the folder `lib`. `resprout` runs through the fork server of the tests
+(`tests/docs/shell_commands.py`), unless `RESPROUT_EXEC` is set.
 """
 
 import contextlib
@@ -20,6 +21,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from tests.docs.shell_commands import ShellCommands
+from tests.fork_server import ForkingPopen
 from tests.patience import PATIENCE_S
 
 ROOT: Final = Path(__file__).parents[2]
@@ -45,13 +48,18 @@ class Terminal:
         settings.touch()
         programs = folder / ".bin"
         programs.mkdir()
-        for name, words in (("resprout", "-m resprout"), ("python", "")):
-            (programs / name).write_text(f'#!/bin/sh\nexec {sys.executable} {words} "$@"\n')
+        execute = f'exec {sys.executable} -m resprout "$@"\n'
+        self._commands_here = ShellCommands() if subprocess.Popen is ForkingPopen else None
+        if self._commands_here is not None:
+            execute = self._commands_here.script(execute)
+        for name, script in (("resprout", execute), ("python", f'exec {sys.executable} "$@"\n')):
+            (programs / name).write_text(f"#!/bin/sh\n{script}")
             (programs / name).chmod(0o755)
         paths = [str(folder / "lib"), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
         environment = {
             **os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": ":".join(filter(None, paths)),
-            "PYTHONUNBUFFERED": "1", "RESPROUT_CONFIG": str(settings), "RESPROUT_SERVER": f"localhost:{self._ports}",
+            "LIB": str(folder / "lib"), "PYTHONUNBUFFERED": "1",
+            "RESPROUT_CONFIG": str(settings), "RESPROUT_SERVER": f"localhost:{self._ports}",
         }  # fmt: skip
         with self.output.open("ab") as out:
             self.shell = subprocess.Popen(
@@ -79,6 +87,8 @@ class Terminal:
         self.shell.wait()
         if self.shell.stdin is not None:
             self.shell.stdin.close()
+        if self._commands_here is not None:
+            self._commands_here.close()
 
     def _console(self, text: str) -> None:
         commands = [part.partition("\n") for part in re.split(r"^\$ ", text, flags=re.MULTILINE) if part.strip()]

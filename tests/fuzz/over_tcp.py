@@ -29,7 +29,8 @@ from resprout.net.door import Door
 from resprout.net.identity.proofs import read_network_key, write_network_key
 from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions
 from resprout.stacks.stack import BrokerSeat
-from tests.fuzz.episode import CODEC, NAMES
+from tests.fuzz.episode import NAMES
+from tests.fuzz.fuzzed_tree import CODEC
 from tests.fuzz.grammar import Grammar, Wire
 from tests.fuzz.lies import KINDS, is_accepted
 from tests.net.stage import Bare, bare, broker, hello

@@ -9,7 +9,8 @@ from resprout.core.contract import Received
 from resprout.edge.messages import Taken
 from resprout.mqtt.incoming import Incoming
 from resprout.stacks.resprout import RESPROUT, ResproutBroker
-from tests.fuzz.episode import CODEC, NAMES, Episode, FuzzedTree
+from tests.fuzz.episode import NAMES, Episode
+from tests.fuzz.fuzzed_tree import CODEC, FuzzedTree
 from tests.fuzz.grammar import Grammar, Wire
 from tests.fuzz.lies import Role
 from tests.fuzz.mqtt import fuzz_mqtt

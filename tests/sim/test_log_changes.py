@@ -13,7 +13,7 @@ from resprout.edge.requests import ChangeLogRequest
 from resprout.journal.interface import Flush
 from resprout.scenario.model import FaultKind, FaultSpec
 from resprout.sim.run import Run
-from tests.sim.test_logs import LOG, TEXT, crash, recover
+from tests.sim.test_logs import DENSE, LOG, TEXT, crash, recover
 from tests.sim.test_logs import scenario as with_log
 from tests.soak import cases
 
@@ -55,7 +55,7 @@ FOUND = {
 @pytest.mark.parametrize("seed", sorted({*range(1, cases(6, 300) + 1), *FOUND}))
 def test_a_log_that_is_created_and_moved_while_brokers_fail_is_complete(seed: int) -> None:
     rng = Random(seed)
-    made = with_log(*failures(rng), seed=seed)
+    made = with_log(*failures(rng), seed=seed, text=DENSE)
     running = Run(msgspec.structs.replace(made, logs=()), None, ())
     running.logs.follows_commands = True
     before, after = (tuple(rng.sample(BROKERS, 3)) for _ in range(2))

@@ -37,15 +37,21 @@ subscribe = ["load/#"]
 [[workload]]
 kind = "random"
 topics = ["load/a", "load/b"]
-operations = 120
+operations = 60
 mix = { eventual = 0.2, fifo = 0.3, causal = 0.3, total = 0.2 }
-interval = "60ms"
+interval = "120ms"
 start = "6s"
 """
 
 
-def scenario(*faults: FaultSpec, seed: int = 3, log: LogDeclaration = LOG, durable: bool = False) -> Scenario:
-    made = parse_scenario(TEXT)
+DENSE = TEXT.replace("operations = 60", "operations = 120").replace('"120ms"', '"60ms"')
+"""In the same time twice as many publications."""
+
+
+def scenario(
+    *faults: FaultSpec, seed: int = 3, log: LogDeclaration = LOG, durable: bool = False, text: str = TEXT
+) -> Scenario:
+    made = parse_scenario(text)
     options = {**made.options, "durable": "journal"} if durable else made.options
     in_time = tuple(sorted(faults, key=lambda fault: fault.at_us))
     return msgspec.structs.replace(made, faults=in_time, seed=seed, logs=(log,), options=options)
@@ -190,7 +196,7 @@ def test_a_replica_that_lost_its_disk_begins_where_the_others_do() -> None:
     _, kept = run(scenario(crash(7_000, "b2"), recover(13_000, "b2", disk=False), log=log))
     assert kept["b2"][0].offset > 0
     common = set(kept["b2"]) & set(kept["b0"])
-    assert len(common) >= min(len(kept["b2"]), len(kept["b0"])) - 40
+    assert len(common) >= min(len(kept["b2"]), len(kept["b0"])) - 20
 
 
 def test_clients_cannot_consume_the_subscription_that_feeds_a_log() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import inspect
 
 from resprout.core.contract import TimerFired
 from resprout.core.errors import UsageError
@@ -205,7 +206,7 @@ def test_headers_are_as_large_as_in_the_thesis() -> None:
 
 
 def test_a_header_knows_its_length_on_a_connection_to_the_byte() -> None:
-    size = size_of_frame(BarrierMulticast)
+    size = size_of_frame(inspect.type_info(BarrierMulticast))
     for targets, barrier in ((1, 0), (3, 1), (20, 17), (300, 90)):
         row = tuple([(f"broker-{no}/{no % 3}", 1 << no % 40) for no in range(barrier)])
         different = Barriers((("a/1", ()), *[(f"b{no}/1", row) for no in range(targets)]))

@@ -22,12 +22,13 @@ from resprout.cli.loop import (
     unless_stopped,
 )
 from resprout.cli.server import Access, access_arguments, connected, count_option, verbose_option
-from resprout.client.durable import WHEN_FULL, DurableInbox, WhenFullWord, read_policy, read_terms
+from resprout.client.durable import DurableInbox
 from resprout.client.errors import ClientEvent, EventsMissing, MessagesDropped, gap_text
 from resprout.client.inbox import Inbox
 from resprout.client.past_events import EventsPage, Offset, Start, read_start
 from resprout.client.redelivery import Redelivery
 from resprout.client.retaining import check_retained
+from resprout.client.terms import WHEN_FULL, WhenFullWord, read_policy, read_terms
 from resprout.core.errors import UsageError
 from resprout.core.limits import check_name
 from resprout.edge.requests import StoredMessage

@@ -34,7 +34,6 @@ import msgspec
 from resprout.client.arguments import check_count, check_filter_and_where, check_seconds, check_word, shown, wrong
 from resprout.client.client import Client
 from resprout.client.connect import connect
-from resprout.client.durable import WhenFullWord, check_durable_only, read_policy, read_terms
 from resprout.client.errors import (
     ClosedError,
     ConnectionState,
@@ -46,6 +45,7 @@ from resprout.client.errors import (
 from resprout.client.inbox import Inbox, TypedMessage, decoder_of
 from resprout.client.redelivery import Redelivery
 from resprout.client.requesting import ServedRequest
+from resprout.client.terms import WhenFullWord, check_durable_only, read_policy, read_terms
 from resprout.core.errors import UsageError, logger
 from resprout.core.guarantee import Guarantee, GuaranteeName, ReceiptLevel
 from resprout.core.limits import check_topic

@@ -25,7 +25,7 @@ from typing import Any
 from weakref import WeakSet
 
 from resprout.client.arguments import check_seconds, wrong
-from resprout.client.durable import DurableInbox, WhenFullWord, check_offered_here, consume, read_policy, read_terms
+from resprout.client.durable import DurableInbox, consume
 from resprout.client.errors import (
     ClientEvent,
     ClosedError,
@@ -56,6 +56,7 @@ from resprout.client.queues import QueueCalls
 from resprout.client.redelivery import Redelivery
 from resprout.client.requesting import Conversing, Requester
 from resprout.client.subscriptions import ClientSubscriptions, Subscribing, Subscription
+from resprout.client.terms import WhenFullWord, check_offered_here, read_policy, read_terms
 from resprout.core.contract import Answer, Deliver, EndCode
 from resprout.core.errors import UnsupportedSubscriptionError, UsageError
 from resprout.core.guarantee import ReceiptLevel

@@ -13,9 +13,10 @@ from typing import Final
 import msgspec
 
 from resprout.client.arguments import check_count
-from resprout.client.durable import DurableInbox, check_offered_here, consume
+from resprout.client.durable import DurableInbox, consume
 from resprout.client.errors import ReadError, SubscribeError, TimedOutError
 from resprout.client.past_events import AskingClient
+from resprout.client.terms import check_offered_here
 from resprout.core.limits import check_name
 from resprout.core.message import Message
 from resprout.edge.durable_messages import DurableAction, Terms

@@ -14,13 +14,14 @@ from collections.abc import Mapping
 from typing import Any, TypeVar, overload
 
 from resprout.client.arguments import check_count, check_filter_and_where, check_flag, check_kind, wrong
-from resprout.client.durable import DurableInbox, WhenFullWord, check_durable_only
+from resprout.client.durable import DurableInbox
 from resprout.client.errors import ClosedError, SubscribeError
 from resprout.client.inbox import Inbox, TypedInbox, inbox_of_type
 from resprout.client.logs import log_of
 from resprout.client.past_events import Start, read_start
 from resprout.client.redelivery import Redelivery
 from resprout.client.retaining import check_retained
+from resprout.client.terms import WhenFullWord, check_durable_only
 from resprout.core.errors import UsageError
 from resprout.core.message import Message
 from resprout.core.message_fields import NUMBER_MAX

@@ -31,7 +31,6 @@ from resprout.client.blocking_kv import BlockingBucket
 from resprout.client.client import CLOSE_SECONDS_MAX, Client
 from resprout.client.connect import CONNECT_SECONDS
 from resprout.client.connect import connect as connect_async
-from resprout.client.durable import WhenFullWord
 from resprout.client.errors import ClosedError, ConnectionState, OnEvent
 from resprout.client.inbox import Payload, TypedMessage
 from resprout.client.log_changes import CREATE_SECONDS
@@ -41,6 +40,7 @@ from resprout.client.receipts import Receipt
 from resprout.client.redelivery import Redelivery
 from resprout.client.requesting import REQUEST_SECONDS
 from resprout.client.retaining import Handling
+from resprout.client.terms import WhenFullWord
 from resprout.core.guarantee import Guarantee, GuaranteeName
 from resprout.core.limits import AttributeValue
 from resprout.core.message import DurableMessage, Message

@@ -150,5 +150,5 @@ class SpillSegments:
         self.used -= file.size
         try:
             self._files.remove(file.name)
-        except OSError as error:  # it takes room, and nobody is the worse for it
+        except OSError as error:  # the file takes room, and has no other effect
             self.trouble = error.strerror or str(error)

@@ -60,7 +60,7 @@ def parse_address(text: str) -> Address:
 
 
 def is_loopback(address: Address) -> bool:
-    """Whether only this machine can reach it. A host that cannot be found is reached by nobody."""
+    """Return whether only this machine can reach it. A host name that does not resolve counts as one."""
     if not address.host:
         return False
     try:
@@ -84,7 +84,7 @@ def reason_of(error: OSError | UnicodeError) -> str:
 
 
 def is_refusal(error: OSError | UnicodeError) -> bool:
-    """Whether the host itself answered that nobody listens there: on each of its addresses, where it has several."""
+    """Return whether the host refused the connection because no process listens, on each address that it has."""
     if not isinstance(error, OSError):
         return False
     if error.errno is not None:
@@ -163,7 +163,7 @@ class ListenError(UsageError, OSError):
 
 
 class ListeningPlace:
-    """Sockets that listen. Whoever connects waits until somebody serves them: nobody is answered too early."""
+    """Sockets that listen. Connections wait, unanswered, until a server takes them."""
 
     def __init__(self, address: Address, sockets: list[socket.socket]) -> None:
         self.address = address

@@ -83,7 +83,7 @@ def authority_of(folder: Path) -> Authority:
 
 
 def check_free(folder: Path, names: Sequence[str]) -> None:
-    """Nobody's certificate is replaced unasked."""
+    """Raise UsageError if a certificate or key of one of these names exists already."""
     for name in names:
         for file in (folder / f"{name}{CERTIFICATE}", folder / f"{name}{KEY}"):
             if file.exists():

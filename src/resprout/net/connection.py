@@ -5,8 +5,8 @@ at once is read from in turns with the others. Writing is bounded by
 the sessions' windows: a peer that does not read is granted nothing, so nothing more is written to it. What control
 messages may add on top is bounded here: past `WRITE_BYTES_MAX` the peer is cut off.
 
-Whoever opens a connection is nobody until it has said `Hello`: it has a short time and one small frame for that. With
-TLS, that time includes the handshake, and whoever opens a connection finds out who is there before it says a word.
+The peer that opens a connection is unknown until it has said `Hello`: it has a short time and one small frame for that.
+With TLS, that time includes the handshake, and the opener verifies the other side before it sends anything.
 """
 
 import asyncio

@@ -126,7 +126,7 @@ class StoreRoom:
     def __init__(
         self, name: str, path: Path, least: int, warn: int, is_optional: bool, free: FreeBytes = free_bytes
     ) -> None:
-        """`is_optional`: nobody is held when it is full."""
+        """`is_optional`: no client is held back when it is full."""
         self.name = name
         self.path = path
         self.least = least
@@ -152,7 +152,7 @@ class StoreRoom:
         except OSError:
             self.free = -1
         if self.is_optional and self.free > max(self._free_then, self.least):
-            self.trouble = ""  # nothing may come for long, so nobody would find out by writing
+            self.trouble = ""  # there may be nothing to write for long, so a write cannot find out
 
     def failed(self, reason: str) -> None:
         self.trouble = reason

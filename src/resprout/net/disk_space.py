@@ -91,7 +91,7 @@ class DiskSpace:
         self._spilled.close()
 
     def begin_life(self) -> None:
-        """Nobody is held by the machine of a new life."""
+        """Forget which clients the last life held back: a new life holds back none."""
         self._held = ()
 
     def make_store(self, most: int) -> SpillSegments:

@@ -278,7 +278,7 @@ def what_is_open(door: Door, listen: Address, insecure: bool) -> str:
 
 
 def check_closed(keyring: Keyring | None, rules: Path | None, listens: str) -> None:
-    """UsageError when nobody could come in at all: then it was not thought of."""
+    """Raise UsageError if other machines can reach the broker and nothing restricts who may connect."""
     if keyring is None and rules is None:
         raise UsageError(
             f"{listens} can be reached from other machines, and nothing restricts who may connect: give --tls, --rules"

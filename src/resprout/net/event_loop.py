@@ -228,7 +228,7 @@ class HeavyLine:
         take()
 
     def clear(self) -> None:
-        """Nobody is taken any more."""
+        """Drop everything that waits for its turn."""
         self._waiting.clear()
         if self._turn is not None:
             self._turn.cancel()

@@ -60,7 +60,7 @@ _NO_PERMIT: Final = Permit(NOTHING)
 
 Upward = Deliver | Answer | Note
 HostEnd = Retire | DiskError
-"""How a life ends that nobody closed."""
+"""What ends a life without a call of `close`."""
 
 
 class Host:

@@ -37,7 +37,7 @@ LOOPBACK: Final = Address("127.0.0.1", 0)
 
 
 class ProcessError(ResproutError):
-    """A process did not start, or ended when nobody asked it to."""
+    """A process did not start, or ended without being asked to."""
 
 
 class Child:
@@ -181,9 +181,9 @@ class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True):
     insecure: bool = False
     """It lets in whoever comes, wherever it listens."""
     founds: bool = False
-    """It begins a network if its folder remembers none, and nobody that it knows answers."""
+    """It founds a network if its folder remembers none and no broker that it knows answers."""
     forces: bool = False
-    """It begins a network if nobody that it knows has a place in one, whatever its folder remembers."""
+    """It founds a network if no broker that it knows has a place in one, whatever its folder remembers."""
     http: Address | None = None
     """Where it serves its page and metrics; None: nowhere."""
     mqtt: Address | None = None

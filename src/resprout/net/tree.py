@@ -87,7 +87,7 @@ class LocalTree:
         self._parents: dict[str, str | None] = {}
         """As the scenario has them; repairs and joins by way of others are not known here."""
         self._contacts: dict[str, tuple[str, ...]] = {}
-        """Whom the scenario lets a broker know; nobody: everybody."""
+        """By broker: the brokers that it is told of at its start. Empty: all that run."""
         self._processes: dict[str, BrokerProcess] = {}
         self._all: list[BrokerProcess] = []
         """Every process that was ever started, those that were replaced included."""
@@ -121,7 +121,7 @@ class LocalTree:
         return tuple(self._processes.values())
 
     async def unexpected_end(self) -> BrokerProcess:
-        """Waits until a broker ends, or the next one, that nobody here has stopped; its `epitaph` says how."""
+        """Return the next broker that ends without having been stopped here; its `epitaph` says how it ended."""
         return await self._fallen.get()
 
     # -- starting and stopping -----------------------------------------------------------------------------------------
@@ -171,8 +171,8 @@ class LocalTree:
         await asyncio.gather(*(process.stop() for process in self._all))
 
     def bar(self, peers: Mapping[str, Iterable[str]]) -> None:
-        """An emulated cut: by broker, whom (and nobody else) it cannot reach from now on. Those that start later obey
-        from their first moment."""
+        """Emulate a cut. `peers`: by broker, those that it cannot reach from now on; it reaches all others. Brokers
+        that start later obey as soon as they start."""
         self._barred = {name: Bar(tuple(others)) for name, others in peers.items()}
         for process in self._processes.values():
             process.order(self._barred.get(process.name, Bar(())))
@@ -241,16 +241,16 @@ class LocalTree:
         listening[broker.name].set()
 
     def _contacts_before(self, broker: BrokerSpec) -> list[str]:
-        """Those that start earlier, so that nobody waits for somebody who waits for it. Where the others listen is
-        told to everybody when all do."""
+        """Return the contacts of a broker that start before it, so that no two brokers wait for each other. All brokers
+        are told the other addresses when all listen."""
         before = [other.name for other in self.scenario.brokers[: self.scenario.brokers.index(broker)]]
         return [contact for contact in broker.contacts if contact in before]
 
     async def _enter(
         self, plan: BrokerPlan, above: BrokerProcess | None, alone: bool = False, forces: bool = False
     ) -> Address:
-        """Start a broker while others run. One that nobody could give a place waits for its parent, or for those that
-        its folder remembers. `alone`: it is told of nobody but its parent. `forces`: it founds a network anew."""
+        """Start a broker while others run. If none of them can give it a place, it waits for its parent, or for the
+        brokers that its folder remembers. `alone`: it is told of its parent only. `forces`: it founds a new network."""
         awake = [p for p in self.processes if p.listening and not p.frozen and p.name != plan.name]
         known = self._contacts[plan.name] or tuple(process.name for process in awake if not alone)
         contacts = tuple(process.address for process in awake if process is not above and process.name in known)

@@ -21,7 +21,7 @@ class Liveness(IntEnum):
     UNRESPONSIVE = 1
     """Its connection stands, and its stack has said nothing for a lease: the failure detector finds that by itself."""
     SILENT = 2
-    """Its connection is broken or cannot be made: the links say so, and nobody else."""
+    """Its connection is broken or cannot be made. Only the links report this."""
     ENDED = 3
     """Certainly over: its own host says that the process is gone, it said farewell, or a later life has spoken."""
     FORGOTTEN = 4

@@ -169,7 +169,7 @@ class Registry:
         return tuple(sorted({voter.life for x in stuck for voter in x.voters if voter.remembers} - entry.yes))
 
     def look_again(self) -> None:
-        """A host has said that a process is gone: perhaps nobody is waited for any more."""
+        """Check again whether the registration is complete: a host has reported that one of its processes has ended."""
         entry = self._entry
         if entry is not None and self._check(entry):
             self._outcomes.append(Registered())

@@ -28,7 +28,7 @@ from resprout.edge.requests import (
 )
 from resprout.scenario.app import Applied, PageRead
 from resprout.scenario.observe_logs import page_rows
-from resprout.scenario.observe_values import outcome_row, read_row, value_row
+from resprout.scenario.observe_values import message_columns, outcome_row, read_row, value_row
 from resprout.trace import kinds
 from resprout.trace.schema import COLUMNS, Row, texts
 from resprout.trace.summary import Counts
@@ -91,11 +91,7 @@ class ClientRows:
             time_us=time_us,
             node=self.name,
             kind=kinds.APPLIED,
-            publisher=message.publisher,
-            incarnation=message.epoch,
-            stream=message.stream,
-            seq=message.seq,
-            topic=message.topic,
+            **message_columns(message),
             keys=message.keys,
             guarantee=message.guarantee.label,
             position=message.position,

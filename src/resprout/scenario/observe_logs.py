@@ -15,6 +15,7 @@ from resprout.core.limits import Attributes
 from resprout.logs.declaration import LogDeclaration
 from resprout.logs.records import LogEntry
 from resprout.scenario.app import PageRead
+from resprout.scenario.observe_values import message_columns
 from resprout.trace import kinds
 from resprout.trace.schema import Row
 
@@ -54,11 +55,7 @@ def page_rows(time_us: int, node: str, page: PageRead) -> Iterator[Row]:
             time_us=time_us,
             node=node,
             kind=kinds.LOG_READ,
-            publisher=message.publisher,
-            incarnation=message.epoch,
-            stream=message.stream,
-            seq=message.seq,
-            topic=message.topic,
+            **message_columns(message),
             keys=message.keys,
             guarantee=message.guarantee.label,
             position=stored.position,

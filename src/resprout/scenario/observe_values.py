@@ -8,16 +8,23 @@ from resprout.trace import kinds
 from resprout.trace.schema import Row
 
 
+def message_columns(message: Message) -> dict[str, Any]:
+    """Return the columns that identify a message, and its topic."""
+    return {
+        "publisher": message.publisher,
+        "incarnation": message.epoch,
+        "stream": message.stream,
+        "seq": message.seq,
+        "topic": message.topic,
+    }
+
+
 def value_row(time_us: int, node: str, message: Message, request: SubscribeRequest) -> Row:
     return Row(
         time_us=time_us,
         node=node,
         kind=kinds.VALUE,
-        publisher=message.publisher,
-        incarnation=message.epoch,
-        stream=message.stream,
-        seq=message.seq,
-        topic=message.topic,
+        **message_columns(message),
         filter=request.filter,
         where=request.where,
         tseq=message.tseq,

@@ -88,7 +88,7 @@ ACKNOWLEDGED: Final = "acknowledged"
 REJECTED: Final = "rejected"
 """A consumer wants a message to be handed out again. Identity."""
 TERMINATED: Final = "terminated"
-"""A consumer wants a message to be handed to nobody any more. Identity."""
+"""A consumer asks that a message is never handed out again. Identity."""
 DEAD_LETTER: Final = "dead_letter"
 """A broker publishes the dead letter of a message. Identity, `topic, guarantee` and `attributes` of the dead letter;
 `dead_subscription`, `dead_id` and `dead_deliveries` in the attributes name the message. It comes again, with the same

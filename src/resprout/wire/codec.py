@@ -26,6 +26,7 @@ from functools import reduce
 from typing import Any, Final, NoReturn
 
 import msgspec
+import msgspec.inspect
 
 from resprout.core import limits
 from resprout.core.errors import UsageError, WireError
@@ -52,7 +53,7 @@ class Codec:
     without a rule (see `rules`).
     """
 
-    __slots__ = ("_sizes", "frames", "messages", "rules", "type")
+    __slots__ = ("_infos", "_sizes", "frames", "messages", "rules", "type")
 
     def __init__(self, frames: Iterable[type[msgspec.Struct]], messages: Iterable[type[msgspec.Struct]]) -> None:
         self.frames = tuple(frames)
@@ -63,13 +64,14 @@ class Codec:
         union: Any = reduce(operator.or_, self.messages)
         filled: list[Any] = [_filled(frame, union) for frame in self.frames]
         self.type: Any = reduce(operator.or_, filled)
+        infos = msgspec.inspect.multi_type_info(filled)  # all in one call: they share what it finds out about messages
         self.rules: dict[type, Rule | None] = {
-            frame: rule_of_frame(full) for frame, full in zip(self.frames, filled, strict=True)
+            frame: rule_of_frame(info) for frame, info in zip(self.frames, infos, strict=True)
         }
         """By frame: what its values keep; None when its type says it all."""
-        self._sizes: dict[type, Size] = {
-            frame: size_of_frame(full) for frame, full in zip(self.frames, filled, strict=True)
-        }
+        self._infos: dict[type, msgspec.inspect.Type] = dict(zip(self.frames, infos, strict=True))
+        self._sizes: dict[type, Size] = {}
+        """By frame, made when a simulation first asks for it. Brokers never do."""
 
     def encoder(self, bytes_max: int = limits.FRAME_BYTES) -> "FrameEncoder":
         """For one direction of a new connection. `bytes_max`: the largest body, more than a frame only for a message
@@ -88,7 +90,11 @@ class Codec:
 
     def frame_bytes(self, frame: Any) -> int:
         """Bytes that the frame takes on a connection, its length included; see `sizes` for how close that is."""
-        return LENGTH_BYTES + self._sizes[type(frame)](frame)
+        kind = type(frame)
+        size = self._sizes.get(kind)
+        if size is None:
+            size = self._sizes[kind] = size_of_frame(self._infos[kind])
+        return LENGTH_BYTES + size(frame)
 
     def widest_bytes(self, frame: Any) -> int:
         """The same by encoding it, with every name known to the peer under the widest number there is: for whoever

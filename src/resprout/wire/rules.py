@@ -62,9 +62,8 @@ _FREE: Final = (
 )  # fmt: skip
 
 
-def rule_of_frame(frame: type) -> Rule | None:
+def rule_of_frame(info: inspect.Type) -> Rule | None:
     """The rule for a whole frame; None when its type already says everything."""
-    info = inspect.type_info(frame)
     assert isinstance(info, inspect.StructType)
     return _struct_rule(info, outer=(), items_max=limits.FRAME_ITEMS)
 

@@ -87,9 +87,9 @@ widest_body: Final[Callable[[Any], bytes]] = msgspec.msgpack.Encoder(enc_hook=_w
 """A frame, encoded as if all its names were known under the widest numbers."""
 
 
-def size_of_frame(frame: type) -> Size:
-    """What computes the body size of frames of this type."""
-    return _size(inspect.type_info(frame))
+def size_of_frame(info: inspect.Type) -> Size:
+    """Return a function that computes the body size of frames of this type."""
+    return _size(info)
 
 
 def _size(info: inspect.Type) -> Size:

@@ -17,8 +17,8 @@ from resprout.core.contract import (
 )
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
-from resprout.edge.broker.session import ClientSession
-from resprout.edge.broker.sessions import ClientSessions, plain_delivery
+from resprout.edge.broker.session import ClientSession, plain_delivery
+from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import TOPIC_PLACES_MAX, Attend, PlacedDelivery, Serving, TopicPlace, TopicsReached
 from resprout.edge.requests import LeaveRequest
 from resprout.replicas.ledger import HeartbeatDue, PatienceOver

@@ -5,16 +5,17 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from resprout.core import limits
-from resprout.core.bundle import Bundle, Origin
+from resprout.core.bundle import Bundle, Origin, pick, whole
 from resprout.core.errors import BoundError, ForbiddenError, PeerError
-from resprout.core.guarantee import ReceiptLevel
+from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.limits import DEFAULT_LIMITS, ClientLimits
 from resprout.core.message_fields import NUMBER_MAX, Marks, Reached, is_beyond
 from resprout.core.seen import Range, Ranges, joined
 from resprout.edge.broker.ports import HeldBundle
 from resprout.edge.durable_messages import Consume, WhenFull
-from resprout.edge.messages import Attend, Publish, SafeCopies, StreamMark, SubscribeRefused, Turned
+from resprout.edge.messages import Attend, Delivery, Publish, SafeCopies, StreamMark, SubscribeRefused, Turned
 from resprout.filters.predicate import Predicate
+from resprout.wire.sizes import ordering_bytes
 
 if TYPE_CHECKING:
     from resprout.edge.rights import DurableGrant
@@ -368,3 +369,15 @@ class ClientSession:
             ended.append(id)
             self.endings.popleft()
         return ended
+
+
+def plain_delivery(item: HeldBundle, session: ClientSession | None) -> Delivery:
+    """Return the message that gives an item to a client: only the messages that it picked, or the whole if `session` is
+    None."""
+    assert item.bundle is not None, "a reader pins the bundle"
+    bundle = item.bundle if type(item.bundle) is Bundle else whole(item.bundle)  # nearly never
+    offsets = item.picks.get(session.name) if session is not None and item.picks is not None else None
+    if offsets is not None:
+        bundle = pick(bundle, offsets)
+    tseq = item.place if bundle.guarantee is Guarantee.TOTAL else -1  # what was only carried has asked for no place
+    return Delivery(bundle, item.hops, ordering_bytes(bundle, item.hops), offsets, item.prompt, tseq)

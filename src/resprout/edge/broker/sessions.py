@@ -11,17 +11,17 @@ from typing import Any, Final
 
 import msgspec
 
-from resprout.core.bundle import Bundle, Origin, pick, whole
+from resprout.core.bundle import Bundle, Origin
 from resprout.core.contract import Effect, Send
 from resprout.core.errors import PeerError, UsageError
-from resprout.core.guarantee import Guarantee, ReceiptLevel
+from resprout.core.guarantee import ReceiptLevel
 from resprout.core.limits import DEFAULT_LIMITS, ClientLimits
 from resprout.core.message_fields import NOTHING, Marks, Reached, from_marks, in_parts, to_marks
 from resprout.edge.broker.owed import BroughtSubscriptions, Held, Owed, read_held
 from resprout.edge.broker.portion import joined, spans_of
 from resprout.edge.broker.ports import Confirmation, HeldBundle, RetentionPort, SubscriptionPort
 from resprout.edge.broker.quotas import LimitError, Quotas
-from resprout.edge.broker.session import ENTRY_BYTES, ClientSession
+from resprout.edge.broker.session import ENTRY_BYTES, ClientSession, plain_delivery
 from resprout.edge.durable_messages import SPANS_MAX, WhenFull
 from resprout.edge.messages import (
     Attend,
@@ -38,7 +38,6 @@ from resprout.edge.messages import (
     Unsubscribed,
 )  # fmt: skip
 from resprout.filters.predicate import Predicate, parse_predicate
-from resprout.wire.sizes import ordering_bytes
 
 _ACCEPTED: Final = ReceiptLevel.ACCEPTED.bit
 _SAFE: Final = ReceiptLevel.SAFE.bit
@@ -499,13 +498,3 @@ class ClientSessions:
             out.extend([Send(session.name, Subscribed(id, part, more)) for part, more in in_parts(base)])
         else:
             session.unsaid[id] = base
-
-
-def plain_delivery(item: HeldBundle, session: ClientSession | None) -> Delivery:
-    assert item.bundle is not None, "a reader pins the bundle"
-    bundle = item.bundle if type(item.bundle) is Bundle else whole(item.bundle)  # nearly never
-    offsets = item.picks.get(session.name) if session is not None and item.picks is not None else None
-    if offsets is not None:
-        bundle = pick(bundle, offsets)
-    tseq = item.place if bundle.guarantee is Guarantee.TOTAL else -1  # what was only carried has asked for no place
-    return Delivery(bundle, item.hops, ordering_bytes(bundle, item.hops), offsets, item.prompt, tseq)

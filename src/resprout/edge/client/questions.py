@@ -92,7 +92,7 @@ class AudienceQuestions:
         return asked
 
     def give_up(self, out: list[Effect]) -> None:
-        """Nobody can be asked: perhaps somebody listens."""
+        """Answer every question that was not sent with "perhaps": no broker can be asked."""
         while self.unsent:
             out.append(Answer(AudienceAnswered(True), self._tokens.pop(self.unsent.pop(0).id)))
 
@@ -248,7 +248,7 @@ class ForgetRequests:
         return asked[0]
 
     def give_up(self, reason: str, out: list[Effect]) -> None:
-        """Nobody can be told."""
+        """Fail every request that was not sent: no broker can be told."""
         while self.unsent:
             asked, token = self.unsent.pop(0)
             out.append(Answer(ForgetAnswered(asked.names, reason), token))
@@ -343,7 +343,7 @@ class ReadRequests:
         return asked
 
     def give_up(self, reason: str, out: list[Effect]) -> None:
-        """Nobody can be asked."""
+        """Fail every question that was not sent: no broker can be asked."""
         while self.unsent:
             _, token = self.unsent.pop(0)
             out.append(Answer(EventsAnswered(reason=reason), token))

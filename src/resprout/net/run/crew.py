@@ -197,7 +197,7 @@ class Crew:
         await asyncio.gather(*(worker.stop() for worker in self._workers))
 
     async def unexpected_end(self) -> WorkerProcess:
-        """Waits until a process ends that nobody here has stopped."""
+        """Wait until a process ends without having been stopped here. Return it."""
         return await asyncio.shield(self._fallen)
 
     # -- what happens to clients -------------------------------------------------------------------------------------

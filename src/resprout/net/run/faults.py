@@ -2,9 +2,9 @@
 
 | fault | how |
 |---|---|
-| crash | SIGKILL; with `host` SIGSTOP for good: nothing comes from it any more, and nobody is told |
+| crash | SIGKILL; with `host` SIGSTOP for good: nothing comes from it any more, and no peer is told |
 | recover | the process is started again: same name and address, next incarnation; without `disk` its folder is empty,
-with `first` it is told of nobody but its first parent, with `found` of nobody at all |
+with `first` it is told of its first parent only, with `found` of no broker |
 | freeze, unfreeze | SIGSTOP, SIGCONT |
 | cut, partition, heal | brokers and clients are told whom they cannot reach |
 | join | the process is started |

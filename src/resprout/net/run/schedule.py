@@ -204,8 +204,8 @@ class Patience(msgspec.Struct, frozen=True):
 
     @property
     def patience_us(self) -> int:
-        """Nobody waits longer than this before he acts again: a peer is suspected after a silence, given up some time
-        later, and attempts to connect are never further apart."""
+        """The longest time that a process waits before it acts again: until it suspects a silent peer, until it gives
+        that peer up, or between two attempts to connect."""
         given_up_us = (self.links.silence_us or 0) + self.links.session_linger_us
         return SETTLE_US + max(given_up_us, self.suspicion_us + self.stack.return_us, 2 * self.links.reconnect_us_max)
 
@@ -215,7 +215,7 @@ class Repairs:
 
     def __init__(self) -> None:
         self.heard = 0
-        """It stands still when nobody works."""
+        """Notes of brokers about their work. It does not grow while no broker repairs anything."""
         self._open: dict[str, set[str]] = {}
         """By broker: the dead ones that it takes part in repairing."""
 

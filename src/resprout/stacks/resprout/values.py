@@ -30,8 +30,8 @@ from resprout.core.limits import TOPIC_BYTES
 from resprout.core.message import Message
 from resprout.core.seen import Seen
 from resprout.edge.broker.ports import HeldBundle, ValueOwners
-from resprout.edge.broker.session import ClientSession
-from resprout.edge.broker.sessions import ClientSessions, plain_delivery
+from resprout.edge.broker.session import ClientSession, plain_delivery
+from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.durable_messages import WhenFull
 from resprout.edge.messages import Delivery, PublishRefused, RetainedDelivery
 from resprout.edge.value_messages import VALUE_ROWS_MAX, VALUES_BYTES, AskOutcome, AskValues, OutcomeTold, ValuesTold
