@@ -16,7 +16,7 @@ from resprout.mqtt_sessions.driver import HELD_MAX, ConnectionDriver
 from resprout.mqtt_sessions.embedded import EmbeddedClient
 from resprout.mqtt_sessions.ports import OpenerCredentials
 from resprout.net.address import Address
-from resprout.net.event_loop import HeavyLine, weight_of
+from resprout.net.event_loop import HeavyLine, now_us, weight_of
 from resprout.net.in_process import TURN_MESSAGES
 from resprout.net.mqtt.connection import FRAMED_PIECE_BYTES, PIECE_BYTES, TURN_FRAMES, TURN_PACKETS, MqttConnection
 from resprout.net.mqtt.layers import Layers, WebSocketLayer
@@ -70,6 +70,8 @@ class Server:
         self.line = HeavyLine(self.loop)
         self.settings = MqttSettings()
         self.figures = MqttFigures()
+        self.call_idly = self.loop.call_later
+        self.now_us = now_us
 
     def entered(self, connection: MqttConnection) -> None: ...
     def refused(self, connection: MqttConnection, why: str, who: str = "") -> None: ...
