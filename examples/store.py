@@ -39,7 +39,9 @@ async def main() -> None:
         await counting
         await buckets[1].delete("colour")
         entry = await buckets[1].get("counter")
-        print(f"the counter is {entry.value.decode() if entry else None} after 3 replicas raised it {ROUNDS} times each")
+        print(
+            f"the counter is {entry.value.decode() if entry else None} after 3 replicas raised it {ROUNDS} times each"
+        )
         print(f"the keys are {await buckets[1].keys()}")
         for client in clients:
             await client.close()

@@ -49,7 +49,8 @@ CLIENT: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
         {
             "topic": TOPICS, "payload": PAYLOADS, "attributes": [5, "x", ["a"], {"a": None}, {1: 2}, {"a": NAN}],
             "retain": FLAGS, "ttl": [0, -1, "5", True, NAN], "delay": [-1, "5", True, NAN, 1e12],
-            "priority": [-1, 10, "5", True, 1.5], "deliver_at": [-1, "5", True, NAN, NAIVE, 1e13], **PUBLISH,
+            "priority": [-1, 10, "5", True, 1.5], "deliver_at": [-1, "5", True, NAN, NAIVE, 1e13],
+            "message_id": ["", 5, b"x", "x" * 257], **PUBLISH,
         },
     ),
     "publish_bundle": (
@@ -125,6 +126,13 @@ OTHERS: dict[str, dict[str, tuple[dict[str, Any], dict[str, list[Any]]]]] = {
         "ack": ({}, {"messages": MESSAGES}), "in_progress": ({}, {"messages": MESSAGES}),
         "nack": ({}, {"messages": MESSAGES, "delay": [-1, None, "5", True, NAN, 1e12]}),
         "term": ({}, {"messages": MESSAGES, "reason": [None, 5, b"x", "x" * 513]}),
+        "publish_and_ack": (
+            {"message": PLAIN, "topic": "t", "payload": b""},
+            {
+                "message": MESSAGES, "topic": TOPICS, "payload": PAYLOADS, "keys": PUBLISH["keys"],
+                "attributes": [5, "x", ["a"], {"a": None}, {1: 2}, {"a": NAN}],
+            },
+        ),
     },
     "receipt": {"accepted": ({}, {}), "safe": ({}, {}), "delivered": ({}, {})},
     "service": {"next": ({}, {"timeout": TIMES}), "close": ({}, {})},

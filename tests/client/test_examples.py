@@ -51,6 +51,10 @@ def test_work_queue() -> None:
     ]
 
 
+def test_exactly_once() -> None:
+    assert run_example("exactly_once.py") == ["80 orders were sent, 40 invoices came, 40 of them different"]
+
+
 def test_chat() -> None:
     assert run_example("chat.py") == ["alice: shall we have lunch?", "bob: yes, at noon"]
 

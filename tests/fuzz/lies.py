@@ -10,11 +10,13 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from resprout.core.bundle import Bundle
+from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.errors import PeerError
+from resprout.core.guarantee import Guarantee
 from resprout.edge.durable_messages import (
     Acknowledge,
     Consume,
+    FollowUp,
     Handed,
     RetryTerms,
     Settle,
@@ -172,8 +174,16 @@ class Lies:
                 spans.append(grammar.make(Span))
         if rng.random() < 0.3:
             return Acknowledge(tuple(spans))
+        if rng.random() < 0.3:
+            return FollowUp(rng.choice(spans), rng.choice((grammar.make(Bundle), self._after())))
         delay_us = rng.choice((0, 0, 1_000, 1 << 50))
         return Settle(rng.choice(list(Settlement)), tuple(spans), delay_us, rng.choice(("", "\x1b[2J", "r" * 512)))
+
+    def _after(self) -> Bundle:
+        """A follow-up as honest consumers make it, or nearly."""
+        keys = self._rng.choice(((), ("k",), ("other#k",)))
+        guarantee = self._rng.choice((Guarantee.EVENTUAL, Guarantee.EVENTUAL, Guarantee.EVENTUAL, Guarantee.CAUSAL))
+        return Bundle("x", 1, 1, 1, 0, "t", keys, guarantee, b"", pack_payloads([b"after"]))
 
     def _in_place(self, grammar: Grammar, message: Any) -> list[Any]:
         """A message of a parcel is said in a parcel, or its receiver closes the session."""

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from tools.message_bounds import Row, complaints, rows, unbounded
 
+from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.contract import Close, Connected, EndCode, LinkDown, LinkUp, Received, Send, SetTimer, TimerFired
 from resprout.core.errors import WireError
 from resprout.core.guarantee import Guarantee
@@ -16,9 +17,12 @@ from resprout.core.message_fields import NUMBER_MAX, BoundedNumber
 from resprout.edge.broker.consumers import WINDOW_MAX, WINDOW_MIN, WINDOWS_MAX
 from resprout.edge.broker.recorder import PAGE_BYTES
 from resprout.edge.durable_messages import (
+    FOLLOW_UPS_MAX,
     Acknowledge,
     Consume,
     Consuming,
+    FollowedUp,
+    FollowUp,
     Handed,
     RetryDue,
     RetryTerms,
@@ -221,6 +225,69 @@ def test_a_turn_that_nobody_was_given_is_refused() -> None:
 EVERYTHING = (Span("c", "ordered", 1, 1, NUMBER_MAX), Span("c", "ordered", NUMBER_MAX, 1, NUMBER_MAX))
 
 
+def follow_up(first: int, publication: Bundle | None = None) -> FollowUp:
+    bundle = publication or Bundle("x", 1, 1, 1, 0, "after", (), Guarantee.EVENTUAL, b"", pack_payloads([b"y"]))
+    return FollowUp(Span("c", "ordered", 1, first, first), bundle)
+
+
+def test_a_follow_up_has_numbers_of_the_broker_whatever_its_consumer_says() -> None:
+    scene = Durable(group=True)
+    scene.join("k")
+    scene.publish(1)
+    forged = Bundle("x", FAR, FAR, 1, 1 << 61, "after", (), Guarantee.EVENTUAL, b"", pack_payloads([b"y"]))
+    seen = scene.broker.parts.seen
+    told = scene.hear("k", follow_up(1, forged))
+    assert [(each.span.first, each.reason) for each in told if isinstance(each, FollowedUp)] == [(1, "")]
+    (mark,) = [mark for mark in seen.marks() if mark.publisher.startswith("follow-up.")]
+    assert mark.seq == 1 and mark.incarnation < 1 << 31
+    assert scene.broker.parts.clock.now < 100
+
+
+@pytest.mark.parametrize("group", [False, True], ids=["alone", "group"])
+def test_nobody_publishes_a_follow_up_of_what_it_was_not_handed(group: bool) -> None:
+    scene = Durable(group)
+    scene.join("k", 1)
+    scene.publish(1, 2)
+    assert scene.handed == [1]
+    if group:
+        scene.join("thief", 1)
+        assert scene.handed == [1, 2]
+    name = "thief" if group else "k"
+    held = scene.broker.parts.durables.consumers.held["jobs"]
+    told = scene.hear(name, follow_up(1 if group else 2))
+    told += scene.hear(name, FollowUp(Span("c", "ordered", NUMBER_MAX, 1, 1), follow_up(1).bundle))
+    assert not [each for each in told if isinstance(each, FollowedUp)]
+    assert not [mark for mark in scene.broker.parts.seen.marks() if mark.publisher.startswith("follow-up.")]
+    scene.broker.step(LinkDown(name, "it is gone"), 0)
+    scene.broker.parts.durables.follow_ups.look(held)
+    assert not held.steps
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        FollowUp(Span("c", "ordered", 1, 1, 2), follow_up(1).bundle),
+        FollowUp(Span("c", "ordered", 1, 0, 0), follow_up(1).bundle),
+        follow_up(1, Bundle("x", 1, 1, 1, 0, "after", (), Guarantee.CAUSAL, b"", pack_payloads([b"y"]))),
+        follow_up(1, Bundle("x", 1, 1, 2, 0, "after", (), Guarantee.EVENTUAL, b"", pack_payloads([b"y", b"z"]))),
+        follow_up(1, Bundle("x", 1, 1, 1, 0, "after", (), Guarantee.EVENTUAL, b"", b"")),
+    ],
+)
+def test_a_follow_up_that_no_honest_consumer_makes_costs_the_session(wrong: FollowUp) -> None:
+    scene = Durable(group=True)
+    scene.join("k")
+    scene.publish(1)
+    assert refused_code(scene.broker, "k", wrong) is not None
+
+
+def test_a_consumer_has_no_more_follow_ups_under_way_than_it_may() -> None:
+    scene = Durable(group=True)
+    scene.join("k")
+    for first in range(1, FOLLOW_UPS_MAX + 1):
+        scene.hear("k", follow_up(first))
+    assert refused_code(scene.broker, "k", follow_up(FOLLOW_UPS_MAX + 1)) is EndCode.OUT_OF_BOUNDS
+
+
 @pytest.mark.parametrize("forged", ["done", "has", "acknowledged", *Settlement])
 @pytest.mark.parametrize("group", [False, True], ids=["alone", "group"])
 def test_nobody_acknowledges_or_claims_what_was_not_handed_out(forged: str | Settlement, group: bool) -> None:
@@ -379,6 +446,7 @@ TESTED = {
       ("have[]", "firm[]", "back_have[]", "back_firm[]", "done", "ahead[].rung", "ahead[].first", "ahead[].last")],
     "TotalLevels.levels[].reach", "TotalLevels.levels[].level",
     *[f"SessionWelcome.{number}" for number in ("incarnation", "received", "grant", "part", "express")],
+    *[f"FollowUp.span.{number}" for number in ("incarnation", "first", "last")],
     "Challenge.salts[].iterations", "ProofAccepted.which",  # in tests/net/test_scram.py
     "LogFeed.number", "LogFed.upto",  # in tests/logs/test_lies.py
     *FRAMES_BEYOND, *TAMPERED,

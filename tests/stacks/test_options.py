@@ -31,8 +31,8 @@ def test_options_are_the_defaults_with_what_was_given() -> None:
             (
                 "option 'zzz': the stack 'resprout' has no such option; "
                 "it has faults_tolerated, total_degree, ack_delay_us, log_bytes, max_payload, subscriber_bytes, "
-                "slow_consumer_us, spill_bytes, retained_bytes, retained_topics, root_ordered_after, heartbeat_us, "
-                "lease_us, ghost_us, durable"
+                "slow_consumer_us, spill_bytes, retained_bytes, retained_topics, root_ordered_after, message_id_us, "
+                "heartbeat_us, lease_us, ghost_us, durable"
             ),
         ),
         ({"faults_tolerated": "1"}, "option 'faults_tolerated': expected `int`, got `str`"),

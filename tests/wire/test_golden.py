@@ -20,7 +20,10 @@ from resprout.edge.durable_messages import (
     DropsTold,
     DurableAction,
     EndSubscription,
+    FollowedUp,
+    FollowUp,
     Handed,
+    IdBatch,
     Replayed,
     RetryTerms,
     Settle,
@@ -160,7 +163,7 @@ from resprout.replicas.messages import (
 )
 from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
 from resprout.stacks.resprout import RESPROUT
-from resprout.stacks.resprout.durable_state import DurableDone, DurableHeard, DurableKnown, DurableState
+from resprout.stacks.resprout.durable_state import DurableDone, DurableHeard, DurableIds, DurableKnown, DurableState
 from resprout.stacks.resprout.former import FormerWish, Roster
 from resprout.stacks.resprout.messages import (
     AskedInterest,
@@ -175,6 +178,7 @@ from resprout.stacks.resprout.messages import (
     Keeper,
     KnownClient,
     KnownDurable,
+    KnownMessageIds,
     KnownPlace,
     LastTotal,
     Leaving,
@@ -313,6 +317,7 @@ CONVERSATION: dict[str, Any] = {
             KnownLock(0, 1, TOTAL), KnownLock(0, 1, TOTAL, -1, 7, 300), KnownLock(0, 1, TOTAL, active=True),
             KnownLock(0, 1, TOTAL, 70, is_scoped=True, root_ordered=True), RootOrderedTopic("data/1", True),
             LastTotal(MARK), KnownDurable(STATE), VALUE, OUTCOME, ValuesReached(41),
+            KnownMessageIds(DurableIds("jobs", (IdBatch(1_800_000_000, bytes(24)),))),
         )),
         ParcelEnd(),
     ),
@@ -350,12 +355,14 @@ CONVERSATION: dict[str, Any] = {
         Handed(bundle(), 2, 9, None, -1, False), Handed(TOTAL, 2, 9, (0,), 1 << 40, True, 3), DropsTold(7, 9, 2),
         Settle(Settlement.NACK, (SPAN,), 5_000_000), Settle(Settlement.TERM, (SPAN, SPAN), 0, "no such order"),
         Settle(Settlement.IN_PROGRESS, (SPAN,)), TakenBack((SPAN,)),
+        FollowUp(SPAN, bundle()), FollowedUp(SPAN), FollowedUp(SPAN, "c1 may not publish on bank"),
         Acknowledge((SPAN,)), Acknowledge((SPAN,), 9), Acknowledged((MARK,)), Acknowledged((MARK,), False, (SPAN,)),
         Replayed(), EndSubscription(),
     ),
     "durable subscriptions, from broker to broker": data(
         DurableKnown(STATE), DurableHeard("jobs", 2, 5), DurableDone("jobs", 2, (MARK,), (SPAN,), Drops(9, 7)),
         DurableKnown(msgspec.structs.replace(STATE, tries=(TRIES,))), DurableDone("jobs", 2, (), tries=(TRIES,)),
+        DurableIds("jobs", (IdBatch(1_800_000_000, bytes(range(48))), IdBatch(1_800_000_001, bytes(24)))),
     ),
     "publications that are not read": data(AskUnread(3, (MARK,), False), UnreadTold(3, True, False, (8,), False)),
     "after everything had stopped": data(

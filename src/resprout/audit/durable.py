@@ -12,6 +12,7 @@
   happened to any node or link, for so long that there is no doubt (`audit.history`).
 - In a group, nobody is handed a message of a key of which another consumer has one that it has not acknowledged. Judged
   where nothing happened to any node or link, since whoever is not heard has what it has taken from it.
+- Of messages with one topic and `message_id`, it hands out one (`audit.repeats`).
 - Each consumer is handed the ordered publications of a client, and of one lane, in the order they were made (see
   `audit.causal`); in a group, those that name a common key.
 """
@@ -21,12 +22,24 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from resprout.audit.causal import Delivered, overtaken_by
+from resprout.audit.follow_ups import check_follow_ups, is_followed, read_follow_up
 from resprout.audit.history import QUIET_US, History
 from resprout.audit.interest import matches
-from resprout.audit.records import NEVER, MessageId, PublicationRecord, durable_of, identity_of, seconds
+from resprout.audit.records import (
+    NEVER,
+    MessageId,
+    PublicationRecord,
+    count_of,
+    durable_of,
+    identity_of,
+    parsed_id,
+    seconds,
+)
+from resprout.audit.repeats import SLACK_US, RepeatedMessages
 from resprout.audit.verdict import Anomaly
 from resprout.core.bundle import Pair
 from resprout.core.errors import UsageError
+from resprout.core.message_ids import WINDOW_US
 from resprout.filters.predicate import Predicate, parse_predicate
 from resprout.trace import kinds
 from resprout.trace.schema import Row, TraceError, values
@@ -95,6 +108,13 @@ class DurableRecord:
         self.dead: dict[MessageId, list[DeadLetterRow]] = {}
         self.is_mqtt = False
         """Whether it is one of an MQTT session: such messages do not say how often they were handed out."""
+        self.followed: dict[MessageId, MessageId] = {}
+        """By message: its follow-up."""
+        self.second_follow_ups: list[tuple[MessageId, Row]] = []
+        self.told_of_follow_up: dict[MessageId, Row] = {}
+        """Messages of which a consumer was told that their follow-up is published."""
+        self.message_id_us = WINDOW_US
+        """How long its broker recognises repeats."""
 
     def is_judged_for_loss(self, history: History) -> bool:
         is_kept = self.confirmed is not None and bool(self.present)
@@ -112,9 +132,17 @@ class DurableRecord:
         """
         if self.predicate is None or self.asked is None:
             return False
-        is_settled = p.id in self.done or p.id in self.dead
+        is_settled = p.id in self.done or p.id in self.dead or p.id in self.followed
         is_open = p.row > self.asked and not is_settled if self.present else True
         return is_open and matches(self.predicate, p)
+
+    def follow(self, of: MessageId, follow_up: MessageId, row: Row) -> None:
+        if self.followed.setdefault(of, follow_up) != follow_up:
+            self.second_follow_ups.append((of, row))
+
+    def told_safe(self) -> Iterator[MessageId]:
+        """Return follow-ups that are safe, because a consumer was told so."""
+        return (self.followed[id] for id in self.told_of_follow_up if id in self.followed)
 
     @property
     def may_come_back(self) -> bool:
@@ -180,6 +208,12 @@ def read_durables(history: History) -> list[DurableRecord]:
         if row.kind == kinds.DEAD_LETTER:
             _read_dead_letter(found, number, row)
             continue
+        if row.kind == kinds.FOLLOW_UP:
+            name, of, follow_up = read_follow_up(number, row)
+            each = found.setdefault(name, DurableRecord(name))
+            each.follow(of, follow_up, row)
+            each.hands.take(_pairs(history, of), of)  # its consumer has processed it
+            continue
         name = durable_of(number, row)
         each = found.setdefault(name, DurableRecord(name))
         about = row.attributes or {}
@@ -189,8 +223,9 @@ def read_durables(history: History) -> list[DurableRecord]:
             each.begun[each.life(row.node)] = row.time_us
             each.asked = number if each.asked is None else each.asked
             each.drops |= "drop_oldest" in about
-            each.max_deliver = _count(number, about.get("max_deliver", "0"))
-            each.ack_wait_us = _count(number, about.get("ack_wait", "0"))
+            each.max_deliver = count_of(number, about.get("max_deliver", "0"))
+            each.ack_wait_us = count_of(number, about.get("ack_wait", "0"))
+            each.message_id_us = count_of(number, about.get("message_ids", str(WINDOW_US)))
             asked = _predicate(number, row)
             if each.confirmed is None:
                 each.predicate, each.is_group = asked, "group" in about
@@ -203,6 +238,8 @@ def read_durables(history: History) -> list[DurableRecord]:
             id = identity_of(number, row)
             each.acknowledged.setdefault((each.life(row.node), id), number)
             each.done.setdefault(id, []).append((row.time_us, each.life(row.node)))
+            if "follow_up" in about:
+                each.told_of_follow_up.setdefault(id, row)
             each.hands.take(_pairs(history, id), id)
         elif row.kind in (kinds.REJECTED, kinds.TERMINATED):
             id = identity_of(number, row)
@@ -211,11 +248,11 @@ def read_durables(history: History) -> list[DurableRecord]:
             if row.kind == kinds.TERMINATED:
                 each.terminated.setdefault(id, number)
         elif row.kind == kinds.DROPS_TOLD:
-            each.dropped = max(each.dropped, _count(number, about.get("dropped", "")))
+            each.dropped = max(each.dropped, count_of(number, about.get("dropped", "")))
         else:
             id = identity_of(number, row)
             each.is_mqtt |= "qos" in about
-            deliveries = _count(number, about.get("deliveries", "1"))
+            deliveries = count_of(number, about.get("deliveries", "1"))
             handed = HandedOut(number, row.time_us, each.life(row.node), "redelivered" in about, deliveries)
             each.handed.setdefault(id, []).append(handed)
             if each.is_group:
@@ -225,14 +262,20 @@ def read_durables(history: History) -> list[DurableRecord]:
 
 def check_durables(history: History, durables: Iterable[DurableRecord], owed: bytearray) -> Iterator[Anomaly]:
     """`owed`: which publications are owed, without those that have expired."""
+    repeated = RepeatedMessages(history.publications)
     for each in durables:
+        yield from _repeated(each, history, repeated)
         yield from _handed_rightly(each, history)
         yield from _handed_though_known(each, history)
         yield from _in_two_hands(each, history)
         yield from _in_order(each, history)
         yield from check_retries(each, history)
+        yield from check_follow_ups(each, history)
         if each.is_judged_for_loss(history):
-            missing = [*_lost(each, history, owed), *_lost_with_a_consumer(each, history, owed)]
+            missing = [
+                *_lost(each, history, owed, repeated),
+                *_lost_with_a_consumer(each, history, owed, repeated),
+            ]
             if len(missing) > each.dropped:
                 yield from missing
 
@@ -300,23 +343,68 @@ def _in_order(each: DurableRecord, history: History) -> Iterator[Anomaly]:
             yield _anomaly(each, history, id, handed, f"after {history.naming.message(later[0])}")
 
 
-def _lost(each: DurableRecord, history: History, owed: bytearray) -> Iterator[Anomaly]:
+def _repeated(each: DurableRecord, history: History, repeated: RepeatedMessages) -> Iterator[Anomaly]:
+    for group in repeated.groups:
+        handed = sorted((each.handed[p.id][0], p.time_us, p.id) for p in group if p.id in each.handed)
+        for (first, made_us, one), (second, also_us, other) in itertools.pairwise(handed):
+            is_sure = second.time_us - min(made_us, also_us) < each.message_id_us
+            if is_sure and not (second.is_again and _may_be_unknown(each, history, first, second)):
+                what = f"which repeats {history.naming.message(one)}, handed out at {seconds(first.time_us)}"
+                yield _anomaly(each, history, other, second, what)
+
+
+def _may_be_unknown(each: DurableRecord, history: History, first: HandedOut, second: HandedOut) -> bool:
+    """Whether the broker that handed out the second message may not have known of the first: the one before it died
+    before it told, and the consumer that had the message was gone."""
+    is_gone = each.over.get(first.life, NEVER) <= second.time_us
+    return is_gone and not history.calm_brokers.covers(first.time_us, second.time_us)
+
+
+def _was_repeat(each: DurableRecord, p: PublicationRecord, owed: bytearray, repeated: RepeatedMessages) -> bool:
+    """Whether a message that was not handed out may have been dropped as a repeat."""
+    for other in repeated.others(p):
+        times = each.handed.get(other.id)
+        came_us = times[0].time_us if times else other.time_us
+        was_there = bool(times) or other.id in each.dead or not owed[other.number]
+        was_there = was_there or (each.drops and other.number < p.number)
+        if was_there and p.time_us - came_us <= each.message_id_us + SLACK_US:
+            return True
+    return False
+
+
+def _was_replaced(each: DurableRecord, p: PublicationRecord, row: int, repeated: RepeatedMessages) -> bool:
+    """Whether another message with the same id was handed out, or given up, in place of one that came back."""
+    later = (times[-1].row for other in repeated.others(p) if (times := each.handed.get(other.id)))
+    given_up = (letters[0].row for other in repeated.others(p) if (letters := each.dead.get(other.id)))
+    return any(number > row for number in (*later, *given_up))
+
+
+def _lost(each: DurableRecord, history: History, owed: bytearray, repeated: RepeatedMessages) -> Iterator[Anomaly]:
     for p in history.publications:
         if each.confirmed is None or each.predicate is None or p.row < each.confirmed or not owed[p.number]:
             continue
-        if p.id not in each.handed and p.id not in each.dead and matches(each.predicate, p):
+        if _was_repeat(each, p, owed, repeated) and p.id not in each.handed:
+            continue
+        is_settled = p.id in each.handed or p.id in each.dead or is_followed(each, history, p.id, owed)
+        if not is_settled and matches(each.predicate, p):
             name = history.name(p.number)
             text = f"{each.name}: nobody was handed {name}, published on {p.topic} at {seconds(p.time_us)}"
             yield Anomaly(RULE, p.time_us, each.name, (name,), text)
 
 
-def _lost_with_a_consumer(each: DurableRecord, history: History, owed: bytearray) -> Iterator[Anomaly]:
+def _lost_with_a_consumer(
+    each: DurableRecord, history: History, owed: bytearray, repeated: RepeatedMessages
+) -> Iterator[Anomaly]:
     latest = history.ended_us - LONG_US
     if each.predicate is None or min(each.present.values()) > latest:
         return
     for id, times in each.handed.items():
         p = _published(history, id)
         if p is None or id in each.done or id in each.dead or p.row < (each.confirmed or 0) or not owed[p.number]:
+            continue
+        if is_followed(each, history, id, owed):
+            continue
+        if _was_replaced(each, p, times[-1].row, repeated):
             continue
         if not any(_has(each, id, handed, latest) for handed in times):
             is_gone = each.over.get(times[-1].life, NEVER) <= latest
@@ -399,18 +487,9 @@ def _read_dead_letter(found: dict[str, DurableRecord], number: int, row: Row) ->
     name, id, deliveries = (about.get(key) for key in ("dead_subscription", "dead_id", "dead_deliveries"))
     if not isinstance(name, str) or not isinstance(id, str) or not isinstance(deliveries, int):
         raise TraceError(f"row {number}: a dead letter that does not say whose it is")
-    origin, _, seq = id.rpartition(":")
-    source, _, stream = origin.rpartition("/")
-    publisher, _, life = source.rpartition(".")
-    message = (publisher, _count(number, life), stream, _count(number, seq))
+    message = parsed_id(number, id)
     letter = DeadLetterRow(number, row.time_us, row.node, identity_of(number, row), deliveries)
     found.setdefault(name, DurableRecord(name)).dead.setdefault(message, []).append(letter)
-
-
-def _count(number: int, text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise TraceError(f"row {number}: {text!r} is no number of messages")
-    return int(text)
 
 
 def _pairs(history: History, id: MessageId) -> tuple[Pair, ...]:

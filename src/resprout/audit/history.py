@@ -55,7 +55,7 @@ UNREST: Final = frozenset(
     )
 )  # fmt: skip
 """Kinds of rows after which brokers may know different things for a while."""
-MADE: Final = (kinds.PUBLISH, kinds.DEAD_LETTER)
+MADE: Final = (kinds.PUBLISH, kinds.DEAD_LETTER, kinds.FOLLOW_UP)
 """Kinds of rows that make a publication known."""
 FENCED: Final = ("fenced", "restart")
 """Kinds of rows in which a broker begins anew."""
@@ -211,6 +211,7 @@ class History:
         readers = {
             kinds.PUBLISH: self._publish,
             kinds.DEAD_LETTER: self._dead_letter,
+            kinds.FOLLOW_UP: self._dead_letter,
             kinds.DELIVER: self._deliver,
             kinds.DROPPED: self._drop,
             kinds.EXPIRED: self._expire,

@@ -110,6 +110,9 @@ class LogRecord:
                 found.setdefault(message.position, message)
         return dict(sorted(found.items()))
 
+    def told_safe(self) -> Iterator[MessageId]:
+        return iter(())
+
     @property
     def blocks_at_end(self) -> bool:
         """Whether no majority of its replicas runs, so that the log accepts nothing from its feed."""

@@ -56,6 +56,9 @@ class Holder(Protocol):
     def may_block(self, p: PublicationRecord) -> bool:
         """Whether a publication may be blocked at its publisher because of it."""
 
+    def told_safe(self) -> Iterator[MessageId]:
+        """Return publications of brokers that it knows to be safe."""
+
 
 class MissingDelivery(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """What there is to say of a publication that a subscriber has not got."""
@@ -154,6 +157,7 @@ def owed(history: History, durables: Iterable[Holder] = ()) -> bytearray:
             safe.add((row.publisher, row.incarnation, row.stream, row.seq))
         elif row.receipt == "failed":
             failed.add((row.publisher, row.incarnation, row.stream, row.seq))
+    safe |= {follow_up for each in durables for follow_up in each.told_safe()}
     delivered = bytearray(len(history.publications))
     for life in history.lives:
         if life.correct:

@@ -277,6 +277,20 @@ def filter_of(number: int, row: Row) -> str:
     return row.filter
 
 
+def count_of(number: int, text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise TraceError(f"row {number}: {text!r} is no number of messages")
+    return int(text)
+
+
+def parsed_id(number: int, id: str) -> MessageId:
+    """Return the message that has this id as text (`core.message.MessageId`)."""
+    origin, _, seq = id.rpartition(":")
+    source, _, stream = origin.rpartition("/")
+    publisher, _, life = source.rpartition(".")
+    return (publisher, count_of(number, life), stream, count_of(number, seq))
+
+
 def durable_of(number: int, row: Row) -> str:
     """The name of the durable subscription that a row of a consumer is about."""
     name = (row.attributes or {}).get("durable")

@@ -90,6 +90,7 @@ class Order(msgspec.Struct, frozen=True):
     ttl_s: float | None = None
     delay_s: float | None = None
     priority: int | None = None
+    message_id: str | None = None
 
 
 class PublishedLines(msgspec.Struct, frozen=True):
@@ -130,6 +131,7 @@ class PublishedLines(msgspec.Struct, frozen=True):
 @click.option("--ttl", type=Seconds(), metavar="SECONDS", help="The message, or last value, expires after so long.")
 @click.option("--delay", type=Seconds(), metavar="SECONDS", help="Deliver it after so long, and not before.")
 @click.option("--priority", type=click.IntRange(0, 9), metavar="N", help="Groups hand out higher ones first, up to 9.")
+@click.option("--message-id", metavar="ID", help="Durable subscriptions drop later ones with the same ID.")
 @access_arguments
 @verbose_option
 @click.option("--json", "as_json", is_flag=True, help="Print the publications as one JSON object.")
@@ -145,6 +147,7 @@ def pub(
     ttl: float | None,
     delay: float | None,
     priority: int | None,
+    message_id: str | None,
     access: Access,
     verbose: bool,
     as_json: bool,
@@ -162,6 +165,8 @@ def pub(
     """
     if payload is None:
         raise UsageError("PAYLOAD is missing: give a payload, or - for the lines of standard input")
+    if payload == "-" and message_id is not None:
+        raise UsageError("--message-id is for one message: with -, all lines would have the same")
     order = Order(
         check_topic(topic),
         check_payload(os.fsencode(payload)) if payload != "-" else None,
@@ -174,6 +179,7 @@ def pub(
         ttl,
         delay,
         priority,
+        message_id,
     )
     logging.getLogger("resprout").addHandler(logging.NullHandler())  # what it would say is said here, to people only
     published = run_loop(_publish(order, access))
@@ -228,6 +234,7 @@ async def _say(client: Client, order: Order, payload: bytes) -> Receipt:
     return await client.publish(
         order.topic, payload, guarantee=order.guarantee, keys=order.keys, attributes=order.attributes,
         retain=order.retain, ttl=order.ttl_s, delay=order.delay_s, priority=order.priority,
+        message_id=order.message_id,
     )  # fmt: skip
 
 

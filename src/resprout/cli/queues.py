@@ -63,6 +63,8 @@ def _lines(one: DurableSeen) -> list[str]:
         parts += [*limits, f"{counted(one.dead_letters, 'dead letter')} on {one.dead_letter}"]
     if one.dropped:
         parts.append(f"dropped {one.dropped}")
+    if one.repeats:
+        parts.append(f"repeats dropped {one.repeats}")
     consumers = [f"  consumer {each.name}  {each.messages} unacked" for each in one.consumers]
     more = one.consumers_count - len(one.consumers)
     return ["  ".join(parts), *(consumers or ["  no consumer"]), *([f"  and {more} more"] if more else [])]

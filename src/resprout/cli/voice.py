@@ -38,8 +38,9 @@ LEVELS: Final = {
         "info",
     ),
     **dict.fromkeys(("fenced", "two_networks", "name_refused", "disk_full", "reload_failed", "fatal"), "error"),
+    "follow_up": "debug",
 }
-"""By kind of note; all others are warnings."""
+"""By kind of note; all others are warnings. What is for debugging is in traces only: there is one for each message."""
 
 
 class LogLine(msgspec.Struct, frozen=True):
@@ -94,6 +95,8 @@ class Voice:
                 tell(short, err=True)
 
     def note(self, note: Note) -> None:
+        if LEVELS.get(note.kind) == "debug":
+            return
         if self._as_json:
             with _forgiving():
                 tell_json(SaidNote(note.kind, now_us(), note.columns))

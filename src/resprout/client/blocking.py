@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 import msgspec
@@ -15,11 +15,13 @@ import msgspec
 from resprout.client.arguments import check_seconds, time_limit, wrong
 from resprout.client.durable import DurableInbox
 from resprout.client.errors import ClosedError, ForkedError
+from resprout.client.follow_ups import follow_up
 from resprout.client.inbox import Inbox, Payload, TypedInbox, TypedMessage, plain
 from resprout.client.receipts import Receipt
 from resprout.client.redelivery import check_delay, check_reason, check_redelivers
 from resprout.client.requesting import ServedRequest, Service
 from resprout.core.errors import UsageError
+from resprout.core.limits import AttributeValue
 from resprout.core.message import DurableMessage, Message, MessageId
 
 M = TypeVar("M")
@@ -315,6 +317,29 @@ class BlockingDurableInbox(BlockingInbox[M]):
         """Give messages up: they become dead letters; see `resprout.DurableInbox.term`."""
         check_reason(reason)
         self._settle(messages, lambda own: self._durable.term(*own, reason=reason))
+
+    def publish_and_ack(
+        self,
+        message: Any,
+        topic: str,
+        payload: Payload,
+        *,
+        keys: Sequence[str] = (),
+        attributes: Mapping[str, AttributeValue] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Publish a message that follows from one of this inbox, and acknowledge that one, in one step; see
+        `resprout.DurableInbox.publish_and_ack`. TimedOutError when that takes longer than `timeout` seconds: it may
+        still be done."""
+        limit = check_seconds(timeout)
+        follow_up(message, topic, payload, keys, attributes)
+        (own,) = self._durable_messages((message,))
+        kept = [one for one in self._out if getattr(one, "id", None) != own.id]
+        self._out.clear()
+        self._out.extend(kept)
+        say = self._durable.publish_and_ack
+        failure = "the follow-up is not known to be safe"
+        self._background.call(within(limit, failure, say, own, topic, payload, keys=keys, attributes=attributes))
 
     def _settle(self, messages: Any, say: Callable[[list[DurableMessage]], None], is_over: bool = True) -> None:
         own = self._durable_messages(messages)

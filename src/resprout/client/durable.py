@@ -13,7 +13,7 @@ import asyncio
 import random
 import secrets
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -26,17 +26,20 @@ from resprout.client.errors import (
     MessagesDropped,
     MessagesMissingError,
     OnEvent,
+    PublishError,
     SubscribeError,
     TellGap,
     log_event,
 )
-from resprout.client.inbox import Batch, Inbox
+from resprout.client.follow_ups import follow_up
+from resprout.client.inbox import Batch, Inbox, Payload
 from resprout.client.past_events import EventsPage, ReadPage, ReplayedPast, Start, read_start
 from resprout.client.redelivery import Settling
 from resprout.core import limits
 from resprout.core.contract import Answer, Deliver, Request
 from resprout.core.errors import ResproutError, UnsupportedSubscriptionError, UsageError
-from resprout.core.message import DurableMessage, Message, durable_message
+from resprout.core.limits import AttributeValue
+from resprout.core.message import DurableMessage, Message, MessageId, durable_message
 from resprout.edge.client.consumer import ConsumerMachine
 from resprout.edge.client.options import ClientOptions
 from resprout.edge.durable_messages import DurableAction, Settlement, Standing, Terms
@@ -46,6 +49,7 @@ from resprout.edge.requests import (
     ConsumerOver,
     DroppedBefore,
     EndRequest,
+    FollowUpAnswered,
     LeaveRequest,
     ReplayedRequest,
     SettleRequest,
@@ -110,6 +114,8 @@ class DurableInbox(Settling, Inbox):
         self._out: list[Message] = []
         """Handed to the program, and acknowledged when it asks for more."""
         self._unsaid: list[Message] = []
+        self._following: dict[MessageId, list[asyncio.Future[str]]] = {}
+        """Calls of `publish_and_ack` that wait, by message."""
 
     # -- for the user --------------------------------------------------------------------------------------------------
 
@@ -175,6 +181,38 @@ class DurableInbox(Settling, Inbox):
         event loop. UsageError for a message of another inbox; FencedError or ClosedError when another has them."""
         self._check_own(messages)
         self._acknowledge(messages)
+
+    async def publish_and_ack(
+        self,
+        message: DurableMessage,
+        topic: str,
+        payload: Payload,
+        *,
+        keys: Sequence[str] = (),
+        attributes: Mapping[str, AttributeValue] | None = None,
+    ) -> None:
+        """Publish a message that follows from one of this inbox, and acknowledge that one, in one step.
+
+        Returns when the new message is safe and the old one is acknowledged for good. Whatever crashes meanwhile, every
+        subscriber gets exactly one follow-up of each message: if a message is delivered again, its next follow-up is
+        dropped, unless the first was lost together with the acknowledgement. It is published with `eventual`. A message
+        has one follow-up.
+
+        UsageError for a wrong argument; PublishError (and neither was done) if this client may not publish there, or
+        the message was given up; FencedError or ClosedError when this consumer does not have the subscription any more:
+        then the next consumer may be given the message.
+        """
+        request = follow_up(message, topic, payload, keys, attributes)
+        self._check_own((message,))
+        if self._is_replaying:
+            raise UsageError(f"{self.name!r} begins in the past: what it reads there cannot be acknowledged one by one")
+        self._out = [each for each in self._out if each.id != message.id]
+        answer: asyncio.Future[str] = self._loop.create_future()
+        self._following.setdefault(message.id, []).append(answer)
+        self._say()
+        self._host.handle(Request(request))
+        if reason := await answer:
+            raise PublishError(reason, definite=True)
 
     def _check_own(self, messages: Sequence[DurableMessage]) -> None:
         for message in messages:
@@ -260,6 +298,10 @@ class DurableInbox(Settling, Inbox):
 
     def end(self, failure: str | None = None, error: type[ClosedError] = ClosedError) -> None:
         super().end(failure, error)
+        for answer in [answer for each in self._following.values() for answer in each if not answer.done()]:
+            text = failure or f"the inbox of {self.name!r} is closed"
+            answer.set_exception((FencedError if self._is_fenced else ClosedError)(text))
+        self._following.clear()
         if self._past is not None:
             self._past.came.set()
 
@@ -288,6 +330,10 @@ class DurableInbox(Settling, Inbox):
                 log_event(self.name, dropped, self._on_event is not None)
                 if self._on_event is not None:
                     self._loop.call_soon(self._on_event, dropped)
+            elif isinstance(news, FollowUpAnswered):
+                for answer in self._following.pop(news.message.id, ()):
+                    if not answer.done():
+                        answer.set_result(news.reason)
             elif isinstance(news, ConsumerOver):
                 self._is_over(news)
 

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import dataclasses
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import msgspec
@@ -23,7 +23,8 @@ import msgspec.inspect
 from resprout.client.arguments import check_seconds, shown, time_limit, wrong
 from resprout.client.errors import ClosedError, MistypedPayloadError
 from resprout.core.errors import PayloadRefusedError, UsageError
-from resprout.core.message import Message
+from resprout.core.limits import AttributeValue
+from resprout.core.message import DurableMessage, Message
 from resprout.filters.predicate import Predicate
 
 T = TypeVar("T")
@@ -406,6 +407,22 @@ class TypedInbox(Generic[T]):
     def term(self, *messages: TypedMessage[T], reason: str = "") -> None:
         """Give messages of a durable subscription up; see `DurableInbox.term`."""
         settle_all(self.inbox, "term", messages, reason=reason)
+
+    async def publish_and_ack(
+        self,
+        message: TypedMessage[T],
+        topic: str,
+        payload: Payload,
+        *,
+        keys: Sequence[str] = (),
+        attributes: Mapping[str, AttributeValue] | None = None,
+    ) -> None:
+        """Publish what follows from a message of a durable subscription, and acknowledge that message, in one step; see
+        `DurableInbox.publish_and_ack`."""
+        if not isinstance(message, TypedMessage) or not isinstance(message.message, DurableMessage):
+            raise wrong("message", message, "a message that the inbox of a durable subscription has delivered")
+        inbox = message.message.inbox
+        await inbox.publish_and_ack(message.message, topic, payload, keys=keys, attributes=attributes)
 
     async def unsubscribe(self) -> None:
         """End every subscription that feeds this inbox; see `Inbox.unsubscribe`."""

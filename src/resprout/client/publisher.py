@@ -276,6 +276,7 @@ class Publisher:
         delay: float | None = None,
         deliver_at: float | datetime | None = None,
         priority: int | None = None,
+        message_id: str | None = None,
     ) -> Receipt:
         """Publish a message and return its receipt: at once, or after a pause when the network does not keep up.
 
@@ -287,11 +288,15 @@ class Publisher:
         the time `deliver_at`. A delayed message is published with `eventual`, whatever `guarantee` says. Groups hand
         out messages with a higher `priority`, up to 9, first.
 
+        Durable subscriptions drop a message whose topic and `message_id` were those of another one lately, whoever
+        published it: for two minutes, unless their broker has another window. Other subscribers receive both.
+
         The payload is bytes, or a structure that travels as JSON (`client.inbox`). The order of a client's publications
         is that of the calls. UsageError (and nothing was published) for a wrong argument. Cancelling a call that pauses
         does not take the message back.
         """
-        is_plain = retain is False and ttl is None and delay is None and deliver_at is None and priority is None
+        is_plain = retain is False and ttl is None and delay is None and deliver_at is None
+        is_plain = is_plain and priority is None and message_id is None
         if topic is self._topic and guarantee is self._guarantee and keys is self._keys:
             # Fast path: append to the open bundle, which is scheduled already. `_publish` does the same with checks.
             builder = self._builder
@@ -305,7 +310,7 @@ class Publisher:
                     builder.payloads.append(payload)
                     return Receipt(self._stream, seq)
         if not is_plain:
-            handling = Handling(retain, ttl, delay, deliver_at, priority)
+            handling = Handling(retain, ttl, delay, deliver_at, priority, message_id)
             said = handled_arguments(topic, guarantee, keys, attributes, handling)
             guarantee, keys, attributes = said.guarantee, said.keys, said.attributes
         return await self._publish(topic, payload, guarantee, keys, attributes)

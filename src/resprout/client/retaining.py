@@ -1,4 +1,5 @@
-"""Arguments of publications that are retained, delayed or expire, and of subscriptions that begin with last values."""
+"""Arguments of publications that are retained or delayed, expire, or have an id, and of subscriptions that begin with
+last values."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -11,7 +12,8 @@ from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee, GuaranteeName
 from resprout.core.limits import AttributeValue, check_keys
 from resprout.core.message_fields import NUMBER_MAX
-from resprout.core.timing import DUE, EXPIRES, PRIORITY, PRIORITY_MAX, PUBLISHED
+from resprout.core.message_ids import MESSAGE_ID_BYTES
+from resprout.core.timing import DUE, EXPIRES, MESSAGE_ID, PRIORITY, PRIORITY_MAX, PUBLISHED
 from resprout.net.event_loop import wall_us
 from resprout.values.rows import KV_PREFIX, RETAIN_KEY
 
@@ -27,11 +29,12 @@ class Handling(msgspec.Struct, frozen=True):
     delay: float | None = None
     deliver_at: float | datetime | None = None
     priority: int | None = None
+    message_id: str | None = None
 
     @property
     def is_special(self) -> bool:
         is_timed = self.ttl is not None or self.delay is not None or self.deliver_at is not None
-        return self.retain is not False or is_timed or self.priority is not None
+        return self.retain is not False or is_timed or self.priority is not None or self.message_id is not None
 
 
 class HandledArguments(msgspec.Struct, frozen=True):
@@ -59,7 +62,7 @@ def handled_arguments(
     attributes: Mapping[str, AttributeValue] | None,
     handling: Handling,
 ) -> HandledArguments:
-    """Return the guarantee, keys and attributes of a publication that is retained, delayed or expires."""
+    """Return the guarantee, keys and attributes of a publication that is retained or delayed, expires, or has an id."""
     told: dict[str, AttributeValue] = dict(attributes) if attributes is not None else {}
     keys = check_keys(keys)
     due_us = _due_of(handling.delay, handling.deliver_at)
@@ -75,11 +78,19 @@ def handled_arguments(
         told[EXPIRES] = expires_us
     if handling.priority is not None:
         told[PRIORITY] = check_count(handling.priority, "priority", 0, PRIORITY_MAX)
+    if handling.message_id is not None:
+        told[MESSAGE_ID] = _checked_id(handling.message_id)
     if due_us is not None:
         if keys:
             raise UsageError(f"keys={list(keys)!r}: a delayed message has no order, so it has no keys")
         guarantee, told[DUE] = Guarantee.EVENTUAL, due_us
     return HandledArguments(guarantee, keys, told)
+
+
+def _checked_id(message_id: str) -> str:
+    if not isinstance(message_id, str) or not 0 < len(message_id.encode("utf-8", "replace")) <= MESSAGE_ID_BYTES:
+        raise wrong("message_id", message_id, f"a text of 1 to {MESSAGE_ID_BYTES} bytes")
+    return message_id
 
 
 def _due_of(delay: float | None, deliver_at: float | datetime | None) -> int | None:

@@ -129,16 +129,17 @@ class BlockingClient:
         delay: float | None = None,
         deliver_at: float | datetime | None = None,
         priority: int | None = None,
+        message_id: str | None = None,
         timeout: float | None = None,
     ) -> BlockingReceipt:
         """Publish a message and return its receipt; it blocks only while the network does not keep up. `retain`, `ttl`,
-        `delay`, `deliver_at` and `priority`: see `resprout.Client.publish`.
+        `delay`, `deliver_at`, `priority` and `message_id`: see `resprout.Client.publish`.
 
         UsageError (and nothing was published) for a wrong argument. TimedOutError (and nothing was published) when the
         network does not take more within `timeout` seconds.
         """
         limit = check_seconds(timeout)
-        handling = Handling(retain, ttl, delay, deliver_at, priority)
+        handling = Handling(retain, ttl, delay, deliver_at, priority, message_id)
 
         async def publish() -> Receipt:
             async with time_limit(limit, NO_ROOM):

@@ -29,7 +29,7 @@ from resprout.core import limits
 from resprout.core.errors import WireError
 from resprout.core.guarantee import STREAM_OF, Guarantee
 from resprout.core.limits import Attributes, AttributeValue
-from resprout.core.timing import is_timed
+from resprout.core.timing import MESSAGE_ID, is_timed
 
 Pair = tuple[str, str]
 
@@ -307,7 +307,7 @@ STOWED_COST: Final = 64
 
 
 class StowedBundle(Bundle):
-    __slots__ = ("_at", "_place", "_store", "is_timed")
+    __slots__ = ("_at", "_place", "_store", "has_ids", "is_timed")
 
     def __init__(self, bundle: Bundle, store: SpillStore, place: Any) -> None:
         self.publisher = bundle.publisher
@@ -325,6 +325,8 @@ class StowedBundle(Bundle):
         self.key_bytes = bundle.key_bytes
         self.is_timed = is_timed(bundle.attributes)
         """Whether some of its messages may be delayed, expire or have a priority."""
+        self.has_ids = MESSAGE_ID.encode() in bundle.attributes
+        """Whether some of its messages may have an id of the application."""
         self._at = len(bundle.attributes)
         self._store = store
         self._place = place

@@ -3,7 +3,8 @@
 A message of a durable subscription also knows the inbox that takes its ack.
 """
 
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -11,7 +12,7 @@ from resprout.core.bundle import topics_of
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
 from resprout.core.limits import AttributeValue
-from resprout.core.timing import due_of, expires_of, published_of
+from resprout.core.timing import MESSAGE_ID, due_of, expires_of, published_of
 
 
 class MessageId(NamedTuple):
@@ -74,6 +75,12 @@ class Message(msgspec.Struct, frozen=True, gc=False):
         return _seconds(due_of(self.attributes))
 
     @property
+    def message_id(self) -> str | None:
+        """The id that its publisher gave it (`publish(message_id=...)`); None: it has none."""
+        value = self.attributes.get(MESSAGE_ID)
+        return value if isinstance(value, str) else None
+
+    @property
     def stream(self) -> str:
         return self.guarantee.stream
 
@@ -109,6 +116,16 @@ class AckedInbox(Protocol):
 
     def term(self, *messages: "DurableMessage", reason: str = "") -> None: ...
 
+    def publish_and_ack(
+        self,
+        message: "DurableMessage",
+        topic: str,
+        payload: Any,
+        *,
+        keys: Sequence[str] = (),
+        attributes: Mapping[str, AttributeValue] | None = None,
+    ) -> Any: ...
+
 
 class DurableMessage(Message, frozen=True, gc=True, kw_only=True, eq=False):
     """A message to acknowledge. It equals no other: two deliveries of one publication have the same `id`."""
@@ -133,6 +150,18 @@ class DurableMessage(Message, frozen=True, gc=True, kw_only=True, eq=False):
     def term(self, reason: str = "") -> None:
         """Give it up: no consumer receives it again, and it becomes a dead letter. UsageError as for `nack`."""
         self.inbox.term(self, reason=reason)
+
+    def publish_and_ack(
+        self,
+        topic: str,
+        payload: Any,
+        *,
+        keys: Sequence[str] = (),
+        attributes: Mapping[str, AttributeValue] | None = None,
+    ) -> Any:
+        """Publish what follows from it and acknowledge it, in one step: `await message.publish_and_ack(...)`, without
+        `await` in blocking code. See `DurableInbox.publish_and_ack`."""
+        return self.inbox.publish_and_ack(self, topic, payload, keys=keys, attributes=attributes)
 
     def __repr__(self) -> str:
         return f"<durable message {self.id} on {self.topic}>"

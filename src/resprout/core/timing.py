@@ -21,6 +21,9 @@ PRIORITY: Final = "queue.priority"
 """Groups hand out messages with a higher one first, from 0, the usual one, to `PRIORITY_MAX`."""
 PRIORITY_MAX: Final = 9
 
+MESSAGE_ID: Final = "message.id"
+"""The id that the application gave it (`core.message_ids`)."""
+
 _MARKS: Final = (DUE.encode(), EXPIRES.encode(), PRIORITY.encode())
 
 

@@ -7,18 +7,19 @@ whichever broker holds the subscription by then.
 """
 
 import enum
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 import msgspec
 
 from resprout.core.bundle import Bundle, Origin
-from resprout.core.contract import ClientMessage, ProtocolMessage, Timer
+from resprout.core.contract import ClientMessage, ProtocolMessage, Sender, Timer
 from resprout.core.message_fields import (
     MARK_BYTES,
     NUMBER_MAX,
     BoundedNumber,
     BundleMessage,
     Derived,
+    FreeBundleMessage,
     Hops,
     Marks,
     Microseconds,
@@ -26,9 +27,13 @@ from resprout.core.message_fields import (
     Otherwise,
     TotalSequence,
 )
+from resprout.core.message_ids import ID_BYTES, PUBLICATION_BYTES
 
 SPANS_MAX: Final = 16_384
 """In one message."""
+IDS_MAX: Final = 40_000
+"""Ids of one durable subscription that are remembered, and told in one message."""
+ID_ENTRY_BYTES: Final = ID_BYTES + PUBLICATION_BYTES
 
 
 class Span(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -49,6 +54,11 @@ Spans = tuple[Span, ...]
 
 HANDED_OUT: Final = Derived("messages that the broker of the subscription has handed out", Otherwise.IGNORED)
 
+FOLLOW_UPS_MAX: Final = 64
+"""Follow-ups of one consumer that were not answered. It keeps others until then."""
+FOLLOW_UP_BYTES: Final = 1 << 20
+"""Their bytes, and one more."""
+
 SPAN_BYTES: Final = MARK_BYTES + 9
 """At most what a span takes in a frame: a mark, and one more number."""
 
@@ -66,6 +76,18 @@ class Tries(msgspec.Struct, frozen=True, array_like=True, gc=False):
     @property
     def origin(self) -> Origin:
         return (self.publisher, self.stream, self.incarnation)
+
+
+class IdBatch(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Ids of messages that a durable subscription was given first at the same time (`edge.broker.known_ids`)."""
+
+    at_s: BoundedNumber
+    """Seconds since 1970."""
+    ids: Annotated[bytes, msgspec.Meta(max_length=ID_ENTRY_BYTES * IDS_MAX)]
+    """A digest of topic and id, and one of the publication, for each of them."""
+
+
+IdBatches = Annotated[tuple[IdBatch, ...], msgspec.Meta(max_length=IDS_MAX)]
 
 
 class RetryTerms(msgspec.Struct, frozen=True, array_like=True):
@@ -231,6 +253,17 @@ class Settle(ClientMessage, frozen=True, tag=327):
         return MARK_BYTES * len(self.spans) + len(self.reason)
 
 
+class FollowUp(FreeBundleMessage, frozen=True, tag=332):
+    """Publish this, and count a message that the consumer has as done, in one step. Answered by `FollowedUp`. Free,
+    because a consumer waits for answers (`FOLLOW_UPS_MAX`, `FOLLOW_UP_BYTES`)."""
+
+    said_by: ClassVar[Sender] = Sender.CLIENT
+    span: Annotated[Span, HANDED_OUT]
+    """The message, one."""
+    bundle: Bundle
+    """One `eventual` message. The broker puts an origin, a number and a stamp of its own in place of those here."""
+
+
 class Replayed(ClientMessage, frozen=True, tag=29):
     """What the subscription was to begin with is processed."""
 
@@ -267,6 +300,18 @@ class Handed(BundleMessage, frozen=True, tag=47):
     """Somebody may have been given it before."""
     deliveries: BoundedNumber = 1
     """How often these were handed out, as far as the broker knows, this time included."""
+
+
+class FollowedUp(ProtocolMessage, frozen=True, tag=333):
+    """The message is done, and its follow-up is published and safe: this consumer's, or an earlier one."""
+
+    span: Span
+    reason: str = ""
+    """Why nothing was published, and the message is not done; empty: it is."""
+
+    @property
+    def bulk(self) -> int:
+        return SPAN_BYTES + len(self.reason)
 
 
 class DropsTold(ProtocolMessage, frozen=True, tag=20):
@@ -312,6 +357,7 @@ class Acknowledged(ProtocolMessage, frozen=True, tag=28):
 
 DURABLE_MESSAGES = (
     Consume, Acknowledge, Settle, Replayed, EndSubscription, Consuming, Handed, DropsTold, TakenBack, Acknowledged,
+    FollowUp, FollowedUp,
 )  # fmt: skip
 
 

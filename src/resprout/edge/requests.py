@@ -108,6 +108,23 @@ class AcknowledgeRequest(msgspec.Struct, frozen=True):
     messages: tuple[Message, ...]
 
 
+class FollowUpRequest(msgspec.Struct, frozen=True):
+    """Of a consumer: publish this, and count a message as processed, in one step. Answered by `FollowUpAnswered`."""
+
+    message: Message
+    topic: str
+    payload: bytes
+    keys: tuple[str, ...] = ()
+    attributes: Mapping[str, AttributeValue] = {}
+
+
+class FollowUpAnswered(msgspec.Struct, frozen=True):
+    """The message is processed, and its follow-up is published and safe; or, with a reason, neither."""
+
+    message: Message
+    reason: str = ""
+
+
 class SettleRequest(msgspec.Struct, frozen=True):
     """Of a consumer: what becomes of messages that it does not acknowledge (`edge.durable_messages.Settle`)."""
 

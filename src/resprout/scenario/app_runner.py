@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from resprout.core.contract import Answer, Deliver, Effect
 from resprout.core.limits import AttributeValue
 from resprout.core.message import Message
+from resprout.core.message_ids import WINDOW_US
 from resprout.core.timing import DUE, EXPIRES, PUBLISHED
 from resprout.edge.client.consumer import ConsumerMachine
 from resprout.edge.client.machine import ClientMachine
@@ -33,6 +34,8 @@ from resprout.edge.requests import (
     ConsumerBegan,
     ConsumerOver,
     DroppedBefore,
+    FollowUpAnswered,
+    FollowUpRequest,
     Published,
     PublishRequest,
     Refused,
@@ -335,11 +338,14 @@ DELAYS_US: Final = (0, 0, 100_000, 2_000_000)
 """After which a rejected message may be handed out again."""
 
 
-def answer_of(wanted: SubscriptionSpec, message: Message) -> AcknowledgeRequest | SettleRequest | None:
+ConsumerAnswer = AcknowledgeRequest | SettleRequest | FollowUpRequest
+
+
+def answer_of(wanted: SubscriptionSpec, message: Message) -> ConsumerAnswer | None:
     """Return what a consumer says of a message that it has read; None for nothing. All consumers of a subscription
     answer alike, so that a message which one of them cannot process is one that none of them can."""
     if not wanted.retries:
-        return AcknowledgeRequest((message,))
+        return _processed(wanted, message)
     draw = zlib.crc32(f"{wanted.durable}/{message.id}".encode())
     share, choice = (draw & 0xFFFF) / 0x10000, draw >> 16
     if share < wanted.poison:
@@ -348,14 +354,27 @@ def answer_of(wanted: SubscriptionSpec, message: Message) -> AcknowledgeRequest 
         if wanted.ack_wait_us and choice % 2:
             return None
     elif share >= wanted.poison + wanted.flaky or message.deliveries > 1:
-        return AcknowledgeRequest((message,))
+        return _processed(wanted, message)
     return SettleRequest(Settlement.NACK, (message,), DELAYS_US[choice // 10 % len(DELAYS_US)])
+
+
+def _processed(wanted: SubscriptionSpec, message: Message) -> AcknowledgeRequest | FollowUpRequest:
+    """Each delivery of a message has another follow-up, of which one may be published."""
+    share = (zlib.crc32(f"{wanted.durable}/{message.id}/after".encode()) & 0xFFFF) / 0x10000
+    if share >= wanted.follow_ups:
+        return AcknowledgeRequest((message,))
+    content = f"after {message.id}, delivery {message.deliveries}".encode()
+    return FollowUpRequest(message, f"after/{wanted.durable}", content, (), {"amount": message.deliveries})
 
 
 class ConsumerRows:
     """Of one life."""
 
-    def __init__(self, spec: ClientSpec, wanted: SubscriptionSpec, incarnation: int) -> None:
+    def __init__(
+        self, spec: ClientSpec, wanted: SubscriptionSpec, incarnation: int, message_id_us: int = WINDOW_US
+    ) -> None:
+        """`message_id_us`: how long repeats are recognised by their ids."""
+        self._message_id_us = message_id_us
         self._node = spec.name
         self._wanted = wanted
         self._rows = ClientRows(spec.name, incarnation)
@@ -365,6 +384,7 @@ class ConsumerRows:
         more |= {"drop_oldest": "yes"} if self._wanted.when_full == "drop_oldest" else {}
         more |= {"max_deliver": str(self._wanted.max_deliver)} if self._wanted.max_deliver else {}
         more |= {"ack_wait": str(self._wanted.ack_wait_us)} if self._wanted.ack_wait_us else {}
+        more |= {"message_ids": str(self._message_id_us)} if self._message_id_us != WINDOW_US else {}
         return self._row(time_us, kinds.CONSUME, more, filter=self._wanted.filter, where=self._wanted.where)
 
     def given(self, time_us: int, effect: Deliver | Answer) -> Iterator[Row]:
@@ -375,27 +395,28 @@ class ConsumerRows:
             yield self._row(time_us, kinds.CONSUMING, {}, filter=self._wanted.filter, where=self._wanted.where)
         elif isinstance(effect.body, ConsumerOver):
             yield self._row(time_us, kinds.CONSUME_OVER, {}, detail=effect.body.reason)
+        elif isinstance(effect.body, FollowUpAnswered):
+            if not effect.body.reason:
+                yield self._about_message(time_us, kinds.ACKNOWLEDGED, effect.body.message, {"follow_up": "yes"})
         elif isinstance(effect.body, DroppedBefore):
             if effect.body.upto:
                 yield self._row(time_us, kinds.DROPS_TOLD, {"dropped": str(effect.body.upto)})
         else:
             yield from self._rows.told(time_us, effect.body)
 
-    def answered(
-        self, time_us: int, message: Message, answer: AcknowledgeRequest | SettleRequest | None
-    ) -> Iterator[Row]:
-        """Of what the consumer says of a message."""
+    def answered(self, time_us: int, message: Message, answer: ConsumerAnswer | None) -> Iterator[Row]:
+        """Of what the consumer says of a message. A follow-up has a row when the broker has answered."""
         if isinstance(answer, AcknowledgeRequest):
             yield self._about_message(time_us, kinds.ACKNOWLEDGED, message)
-        elif answer is not None:
+        elif isinstance(answer, SettleRequest):
             is_over = answer.settlement is Settlement.TERM
             yield self._about_message(time_us, kinds.TERMINATED if is_over else kinds.REJECTED, message)
 
-    def _about_message(self, time_us: int, kind: str, message: Message) -> Row:
+    def _about_message(self, time_us: int, kind: str, message: Message, more: dict[str, str] | None = None) -> Row:
         return self._row(
             time_us,
             kind,
-            {},
+            more or {},
             publisher=message.publisher,
             incarnation=message.epoch,
             stream=message.stream,

@@ -87,6 +87,9 @@ class RandomOptions(msgspec.Struct, frozen=True):
     ttl_max_us: Annotated[int, msgspec.Meta(ge=1, le=3_600_000_000)] = 1_000_000
     priorities: bool = False
     """Whether publications have priorities, 0 to 9."""
+    ids: Share = 0.0
+    """Chance that a publication has a `message_id`, one of half as many as there are `operations`. So clients repeat
+    their own publications and those of others."""
     churn: Share = 0.0
     """Chance, before each publication, that the client begins or ends one extra subscription."""
     churn_where: Share = 0.0
@@ -175,6 +178,8 @@ class SubscriptionSpec(msgspec.Struct, frozen=True):
     """Chance that a message is one that no consumer can process: it is rejected, given up or never acknowledged."""
     flaky: Share = 0.0
     """Chance that a message is rejected when it is handed out for the first time."""
+    follow_ups: Share = 0.0
+    """Chance that a consumer publishes a follow-up with its acknowledgement, on the topic `after/NAME`."""
 
     @property
     def retries(self) -> bool:

@@ -202,7 +202,7 @@ class RowObserver:
 def note_row(time_us: int, node: str, kind: str, columns: Mapping[str, Any]) -> Row:
     """Of a note that a machine wrote. Its columns are those of the trace; what else it says goes into the detail."""
     known: dict[str, Any] = {name: value for name, value in columns.items() if name in _NOTABLE}
-    if kind == kinds.DEAD_LETTER:
+    if kind in (kinds.DEAD_LETTER, kinds.FOLLOW_UP):
         known["attributes"] = texts(known["attributes"])
     others = [f"{name} {value}" for name, value in columns.items() if name not in _NOTABLE]
     if others:

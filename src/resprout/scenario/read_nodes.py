@@ -200,7 +200,7 @@ def _subscription(table: TomlTable, number: int, row: object) -> SubscriptionSpe
     inner = TomlTable(table.source, (*table.path, "subscribe", number), table.what)
     inner.only((
         "filter", "where", "durable", "group", "when_full", "max_pending", "max_deliver", "ack_wait", "poison", "flaky",
-        "retained",
+        "retained", "follow_ups",
     ))  # fmt: skip
     when_full = inner.choice("when_full", tuple(DURABLE_WHEN_FULL), "block")
     drops = when_full == "drop_oldest"
@@ -220,6 +220,7 @@ def _subscription(table: TomlTable, number: int, row: object) -> SubscriptionSpe
         inner.duration("ack_wait", 0),
         inner.number("poison", 0, 1, 0.0),
         inner.number("flaky", 0, 1, 0.0),
+        inner.number("follow_ups", 0, 1, 0.0),
     )
     _check_retries(inner, subscription)
     if subscription.retained and subscription.durable is not None:
@@ -234,6 +235,8 @@ def _subscription(table: TomlTable, number: int, row: object) -> SubscriptionSpe
 
 
 def _check_retries(table: TomlTable, subscription: SubscriptionSpec) -> None:
+    if subscription.follow_ups and subscription.durable is None:
+        table.fail("follow_ups", "only a durable subscription has messages to acknowledge: give its name, `durable`")
     for key in ("max_deliver", "ack_wait", "poison", "flaky"):
         if key in table and subscription.durable is None:
             table.fail(key, "only a durable subscription hands out messages again: give its name, `durable`")

@@ -41,7 +41,7 @@ from resprout.core.bundle import Pair, pairs_of
 from resprout.core.guarantee import Guarantee
 from resprout.core.limits import AttributeValue
 from resprout.core.message import Message
-from resprout.core.timing import PRIORITY, PRIORITY_MAX
+from resprout.core.timing import MESSAGE_ID, PRIORITY, PRIORITY_MAX
 from resprout.edge.requests import (
     ClientNews,
     PublishRequest,
@@ -94,6 +94,8 @@ class RandomApp(PacedApp):
             attributes = draw_attributes(self.rng) if self._options.attributes else {}
             if self._options.priorities:
                 attributes = {**attributes, PRIORITY: self.rng.randint(0, PRIORITY_MAX)}
+            if self._options.ids and self.rng.random() < self._options.ids:
+                attributes = {**attributes, MESSAGE_ID: f"m{self.rng.randrange(1 + self.spec.operations // 2)}"}
             delay_us = self._draw_us(self._options.delays, self._options.delay_max_us)
             ttl_us = self._draw_us(self._options.expiries, self._options.ttl_max_us)
             if delay_us:

@@ -120,6 +120,7 @@ def _subscription(subscription: SubscriptionSpec) -> Any:
         row |= {"ack_wait": format_duration(subscription.ack_wait_us)} if subscription.ack_wait_us else {}
         row |= {"poison": subscription.poison} if subscription.poison else {}
         row |= {"flaky": subscription.flaky} if subscription.flaky else {}
+        row |= {"follow_ups": subscription.follow_ups} if subscription.follow_ups else {}
     return row
 
 

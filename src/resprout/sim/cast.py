@@ -16,6 +16,7 @@ import msgspec
 
 from resprout.core import limits
 from resprout.core.contract import Machine, Note, Timer
+from resprout.core.message_ids import WINDOW_US
 from resprout.edge.broker.recorder import EventRecorder
 from resprout.edge.client.machine import ClientMachine
 from resprout.edge.client.options import AskAgain
@@ -242,7 +243,8 @@ class Cast:
             return self._add(client.name, partial(self._make_mqtt_client, client))
         record = self._masks.unmasking(client, self._record)
         if (wanted := client.consumes) is not None:
-            consumer = ConsumerSide(client, wanted, self.world, self._record, self._tags)
+            window_us = int(self._scenario.options.get("message_id_us", WINDOW_US))
+            consumer = ConsumerSide(client, wanted, self.world, self._record, window_us, self._tags)
             make = partial(self._make_consumer, client, wanted)
             node = self._add(client.name, make, consumer)
             node.is_free = self._scenario.has_free_client_links

@@ -314,9 +314,11 @@ class ConsumerSide:
         wanted: SubscriptionSpec,
         world: World,
         record: Callable[[Row], None],
+        message_id_us: int,
         tags: TraceTags | None = None,
     ) -> None:
         self._spec = spec
+        self._message_id_us = message_id_us
         self._tags = tags
         self._wanted = wanted
         self._world = world
@@ -330,7 +332,7 @@ class ConsumerSide:
         return False
 
     def began(self, process: Process) -> None:
-        self._rows = ConsumerRows(self._spec, self._wanted, process.incarnation)
+        self._rows = ConsumerRows(self._spec, self._wanted, process.incarnation, self._message_id_us)
         self._unread = deque()
         self._record(self._rows.began(self._now_us))
 

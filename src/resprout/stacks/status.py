@@ -170,6 +170,10 @@ class DurableSeen(msgspec.Struct, frozen=True):
     """Published, while it was held here."""
     dropped: Count = 0
     """Messages that were dropped or purged since the subscription began."""
+    repeats: Count = 0
+    """Messages that were dropped because one with the same `message_id` had come before."""
+    follow_ups: Count = 0
+    """Messages that were published together with the acknowledgement of another one (`publish_and_ack`)."""
 
 
 class StackStatus(msgspec.Struct, frozen=True):

@@ -84,7 +84,8 @@ DROPS_TOLD: Final = "drops_told"
 """A consumer is told of dropped messages: `dropped` in the attributes, how many of the subscription were dropped so
 far."""
 ACKNOWLEDGED: Final = "acknowledged"
-"""A consumer has processed it. Identity."""
+"""A consumer has processed it. Identity. `follow_up` in the attributes where it was told that its follow-up is
+published."""
 REJECTED: Final = "rejected"
 """A consumer wants a message to be handed out again. Identity."""
 TERMINATED: Final = "terminated"
@@ -93,6 +94,9 @@ DEAD_LETTER: Final = "dead_letter"
 """A broker publishes the dead letter of a message. Identity, `topic, guarantee` and `attributes` of the dead letter;
 `dead_subscription`, `dead_id` and `dead_deliveries` in the attributes name the message. It comes again, with the same
 identity, where another broker does not know whether the first was stored."""
+FOLLOW_UP: Final = "follow_up"
+"""A broker publishes the follow-up of a message for a consumer. As `dead_letter`; `follow_subscription` and `follow_id`
+in the attributes name the message."""
 CONSUME_OVER: Final = "consume_over"
 """It consumes no longer, or was refused. `detail` says why."""
 

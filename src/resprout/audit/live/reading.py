@@ -42,6 +42,7 @@ class RowReading:
         self._readers: dict[str, Callable[[Row], object]] = {
             kinds.PUBLISH: self._publish,
             kinds.DEAD_LETTER: self._dead_letter,
+            kinds.FOLLOW_UP: self._dead_letter,
             kinds.DELIVER: self._deliver,
             kinds.RECEIPT: self._receipt,
             kinds.REFUSED: self._refuse,

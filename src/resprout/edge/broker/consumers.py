@@ -7,16 +7,18 @@ stack's business; it calls `open` and `close`.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from resprout.core.bundle import Bundle, UnpackedBundle, whole
 from resprout.core.contract import Effect, Send, SetTimer
 from resprout.core.errors import BoundError
 from resprout.core.guarantee import Guarantee
 from resprout.core.message_fields import NUMBER_MAX, Marks, next_number
+from resprout.core.message_ids import WINDOW_US
 from resprout.edge.broker.portion import Consumer, Portion, disjoint
 from resprout.edge.broker.ports import SpillPatience
 from resprout.edge.broker.quotas import party_of
+from resprout.edge.broker.repeats import Repeats
 from resprout.edge.broker.retries import Retries
 from resprout.edge.broker.retry_queue import RetryQueue
 from resprout.edge.broker.session import ClientSession
@@ -33,6 +35,7 @@ from resprout.edge.durable_messages import (
     DropsTold,
     DurableDue,
     Handed,
+    IdBatches,
     Replayed,
     RetryDue,
     Settle,
@@ -101,6 +104,10 @@ class HeldDurable:
         told."""
         self.retry_us = 0
         """When the queue is looked at again because of time (`RetryDue`); 0: not yet planned."""
+        self.steps: dict[Any, Any] = {}
+        """For the stack: follow-ups that are not safe."""
+        self.follow_ups = 0
+        """Follow-ups that are safe, of this broker."""
         self.replay = ""
         """What of the past a consumer has to read first."""
         self.missing = ""
@@ -116,10 +123,13 @@ class Consumers:
         share_bytes: int = 1 << 62,
         notice_delay_us: int = 0,
         epoch_us: int = 0,
+        repeats_us: int = WINDOW_US,
     ) -> None:
         """`changed` is told when a subscription has other consumers than before. `patience` is told of what may wait on
         disk. `share_bytes`: what a subscription that drops the oldest may be owed. `notice_delay_us`: so long a notice
-        of dropped messages waits for something that is handed out. `epoch_us`: time 0 in microseconds since 1970."""
+        of dropped messages waits for something that is handed out. `epoch_us`: time 0 in microseconds since 1970.
+        `repeats_us`: so long repeats of a message are recognised by its id."""
+        self._repeats_us = repeats_us
         self._sessions = sessions
         self._changed = changed
         self._patience = patience
@@ -149,11 +159,12 @@ class Consumers:
         spans: Spans = (),
         drops: Drops = NO_DROPS,
         tries: tuple[Tries, ...] = (),
+        ids: IdBatches = (),
     ) -> HeldDurable:
         """It lives here from now on. Its session wants nothing yet, and has nothing."""
         session = self._sessions.arrive(inner_name(name), 0, 0)
         session.is_inner = True
-        retries = Retries(terms.retry, tries, self._epoch_us)
+        retries = Retries(terms.retry, tries, self._epoch_us, Repeats(self._repeats_us, ids))
         queue = RetryQueue(session, terms.group, self._sessions.took, done, spans, drops, retries)
         queue.times = self._times
         if terms.when_full is WhenFull.SPILL and self._patience is not None:
@@ -328,6 +339,8 @@ class Consumers:
             starts = range(0, len(spans), SPANS_MAX)
             out.extend([Send(name, TakenBack(tuple(spans[at : at + SPANS_MAX]))) for at in starts])
         is_awaiting = bool(held.awaited) and now_us < held.awaited_until_us
+        if not is_awaiting:
+            queue.decide_repeats(is_final=True)
         if held.terms.when_full is WhenFull.DROP_OLDEST:
             # Consumers that return may have what seems to wait.
             queue.drop_oldest(NUMBER_MAX if is_awaiting else held.terms.max_pending, self._share_bytes)
@@ -340,7 +353,7 @@ class Consumers:
             goes_on = any(not consumer.portions_left for consumer in consumers)
             self._plan_notice(held, now_us, out)
         next_us = max(now_us, 1) if goes_on else queue.retries.next_us()
-        if queue.retries.dead:  # their letters are published, and looked for, with a timer that a run waits for
+        if queue.retries.dead or held.steps:  # their publications are looked for, with a timer that a run waits for
             next_us = min(next_us or NUMBER_MAX, now_us + self._notice_delay_us)
         if next_us and (not held.retry_us or next_us < held.retry_us):
             held.retry_us = next_us

@@ -15,7 +15,15 @@ import msgspec
 from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
 from resprout.edge.broker.session import ClientSession
-from resprout.edge.durable_messages import Consume, Consuming, DurableAction, Standing, WhenFull
+from resprout.edge.durable_messages import (
+    Consume,
+    Consuming,
+    DurableAction,
+    FollowedUp,
+    FollowUp,
+    Standing,
+    WhenFull,
+)
 from resprout.edge.messages import (
     AskAudience,
     Attend,
@@ -90,6 +98,7 @@ class Guard:
             Attend: self._attend,
             ForgetBrokers: self._forget,
             Consume: self._consume,
+            FollowUp: self._follow_up,
             AskAudience: self._ask_audience,
             AskPosition: self._ask_position,
             ChangeLog: self._change_log,
@@ -109,6 +118,13 @@ class Guard:
         self._refused(session.name, "it may not publish there")
         reason = f"{session.name} may not publish on {forbidden}"
         return None, (PublishRefused(bundle.stream, bundle.first, bundle.count, reason),)
+
+    def _follow_up(self, session: ClientSession, message: FollowUp, permit: Permit) -> Guarded:
+        forbidden = permit.forbidden(message.bundle)
+        if forbidden is None:
+            return message, ()
+        self._refused(session.name, "it may not publish there")
+        return None, (FollowedUp(message.span, f"{session.name} may not publish on {forbidden}"),)
 
     def _subscribe(self, session: ClientSession, message: Subscribe, permit: Permit) -> Guarded:
         if not may_hear(permit.rights, session.name, message.filter):

@@ -14,7 +14,7 @@ from resprout.core.bundle import Bundle, Origin, Pair
 from resprout.core.message_fields import NUMBER_MAX
 from resprout.core.seen import Ranges, as_ranges
 from resprout.edge.broker.ports import HeldBundle
-from resprout.edge.broker.session import ClientSession
+from resprout.edge.broker.session import ENTRY_BYTES, ClientSession
 from resprout.edge.durable_messages import Drops, Span
 
 OUT_BYTES_MAX: Final = 16 << 20
@@ -278,6 +278,17 @@ class Consumer:
             return 0
         has_room = self.session.room > 0 and self.bytes < OUT_BYTES_MAX and self.portions_left > 0
         return self.window - self.count if has_room else 0
+
+
+def cost_of(item: HeldBundle) -> int:
+    """Return the bytes that an item counts with."""
+    assert item.bundle is not None, "a reader pins the bundle"
+    return ENTRY_BYTES + item.bundle.cost
+
+
+def load_of(consumer: Consumer) -> tuple[int, int]:
+    """Return a key by which the consumer with the fewest messages comes first."""
+    return (consumer.count, consumer.served)
 
 
 def offsets_of(item: HeldBundle, bundle: Bundle, session: ClientSession) -> Sequence[int]:

@@ -20,6 +20,7 @@ from typing import Final
 from resprout.core.bundle import Origin
 from resprout.core.message_fields import next_number
 from resprout.edge.broker.portion import NO_TIMES, IndexByOrigin, Portion
+from resprout.edge.broker.repeats import Repeats
 from resprout.edge.broker.session import ENTRY_BYTES
 from resprout.edge.durable_messages import RetryTerms, Tries
 
@@ -112,14 +113,23 @@ class TryCounts:
 class Retries:
     """Of one subscription where it lives."""
 
-    def __init__(self, policy: RetryTerms | None, known: Iterable[Tries] = (), epoch_us: int = 0) -> None:
+    def __init__(
+        self,
+        policy: RetryTerms | None,
+        known: Iterable[Tries] = (),
+        epoch_us: int = 0,
+        repeats: Repeats | None = None,
+    ) -> None:
         """`known`: what an earlier home told. `epoch_us`: time 0 in microseconds since 1970."""
+        self.repeats = repeats or Repeats()
         self.policy = policy
         self.epoch_us = epoch_us
         self.dead: dict[int, DeadMessage] = {}
         """By the `id` of the portion."""
+        self.following: dict[int, Portion] = {}
+        """By the `id` of the portion: single messages whose follow-ups are not safe."""
         self.aside = IndexByOrigin()
-        """Portions that wait for their time, or are dead."""
+        """Portions that wait for their time, are dead, or whose follow-up is under way."""
         self.now_us = 0
         """Time of the step; whoever calls the queue sets it."""
         self.redeliveries = 0
@@ -260,6 +270,7 @@ class Retries:
         portion.due_us = 0
         self.aside.remove(portion)
         self.dead.pop(id(portion), None)
+        self.following.pop(id(portion), None)
         self._dropped += 1
         if self._dropped > STALE_MAX + len(self._due) // 2:
             self._dropped = 0
@@ -314,12 +325,17 @@ class Retries:
             self.dead[id(part)] = DeadMessage(part, consumer, reason)
         return parts
 
+    def is_leaving(self, portion: Portion) -> bool:
+        """Whether a message aside is handed to nobody any more: it is dead, or its follow-up is under way."""
+        return id(portion) in self.dead or id(portion) in self.following
+
     def waiting_aside(self) -> Iterator[Portion]:
         return iter(self.aside)
 
     def clear(self) -> None:
         self.aside.clear()
         self.dead.clear()
+        self.following.clear()
         self._due.clear()
         self._deadlines.clear()
 

@@ -4,12 +4,14 @@ See `SharedQueue` for who is handed what, and `Retries` for what is counted.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from operator import attrgetter
 from typing import Final
 
+from resprout.core.bundle import Origin
 from resprout.core.message_fields import NUMBER_MAX
 from resprout.edge.broker.portion import Consumer, Portion
+from resprout.edge.broker.repeats import Numbered
 from resprout.edge.broker.retries import REJECTED, TOO_LATE, DeadMessage
 from resprout.edge.broker.session import ENTRY_BYTES
 from resprout.edge.broker.sharing import SharedQueue
@@ -67,7 +69,7 @@ class RetryQueue(SharedQueue):
         """Drop what is aside, the latest first, until it takes no more than this."""
         retries = self.retries
         retries.put_aside_bytes = 0
-        aside = [portion for portion in retries.aside if id(portion) not in retries.dead]
+        aside = [portion for portion in retries.aside if not retries.is_leaving(portion)]
         aside.sort(key=attrgetter("due_us"))
         size = sum([ENTRY_BYTES + portion.bytes for portion in aside])
         while size > most_bytes:
@@ -87,12 +89,37 @@ class RetryQueue(SharedQueue):
             if rest is not None:
                 self._pending.append(rest)
                 retries.expires(rest)
-        for portion in [each for each in retries.aside if each.expires_us and id(each) not in retries.dead]:
+        for portion in [each for each in retries.aside if each.expires_us and not retries.is_leaving(each)]:
             if self._unexpired(portion) is None:
                 self._unlock_keys(portion)
                 retries.drop(portion)
             else:
                 retries.expires(portion)
+
+    def decide_repeats(self, is_final: bool) -> None:
+        """Count repeats as done that an earlier home may have handed out; see `Repeats.decide`."""
+        repeats = self.retries.repeats
+        for origin, seq in repeats.decide(self._was_handed, is_final, self.retries.wall_us) if repeats.doubts else ():
+            span = Span(*origin, seq, seq)
+            for portion in self._pending.find_again(origin, seq, seq):
+                repeats.dropped += len(portion.take(seq, seq))
+                self._done_waiting(portion, span)
+            for portion in self.retries.aside.find(origin, seq, seq):
+                self._done_aside(portion, span)
+
+    def _was_handed(self, message: Numbered) -> bool:
+        """Whether a consumer has a message, or it is done."""
+        origin, seq = message
+        return self.is_done(origin, seq) or any(
+            portion.take(seq, seq) for each in self.consumers.values() for portion in each.out.find(origin, seq, seq)
+        )
+
+    def told(self) -> None:
+        """Note that other brokers are told in this step what was dropped, and which ids came. Items of which it is not
+        decided whether they are repeats are kept on."""
+        self.dropped_items.tell()
+        for item in self.retries.repeats.doubted_items():
+            self.dropped_items.note(item)
 
     def oldest_us(self) -> int:
         """When the oldest message came that is not done, to the second; 0: there is none."""
@@ -111,8 +138,8 @@ class RetryQueue(SharedQueue):
         return iter(self._pending)
 
     def purge(self) -> int:
-        """Drop everything that no consumer has, and is not dead. Return how many messages that were."""
-        aside = [portion for portion in self.retries.aside if id(portion) not in self.retries.dead]
+        """Drop everything that no consumer has, and that is not leaving. Return how many messages that were."""
+        aside = [portion for portion in self.retries.aside if not self.retries.is_leaving(portion)]
         for portion in aside:
             self._unlock_keys(portion)
             self.retries.drop(portion)
@@ -124,6 +151,60 @@ class RetryQueue(SharedQueue):
     def dead_letter_is_safe(self, dead: DeadMessage) -> None:
         """The message is done."""
         portion = dead.portion
+        self._unlock_keys(portion)
+        self.retries.drop(portion)
+        self._note_done(portion.bundle, portion.offsets)
+        self._less(portion, len(portion.offsets))
+
+    def is_done(self, origin: Origin, seq: int) -> bool:
+        done = self._progress.of(origin)
+        return done is not None and seq in done
+
+    def is_dead(self, origin: Origin, seq: int) -> bool:
+        """Whether a message was given up."""
+        dead = self.retries.dead
+        return any(id(each) in dead and each.take(seq, seq) for each in self.retries.aside.find(origin, seq, seq))
+
+    def set_aside(self, consumers: Collection[str], span: Span) -> Portion | None:
+        """Take one message that these consumers were handed from whoever has it, because its follow-up is published.
+        Return it, or None if it is not here, or dead, or somebody else was handed it for the first time."""
+        seq, retries = span.first, self.retries
+        for name, consumer in self.consumers.items():
+            found = consumer.out.find(span.origin, seq, seq)
+            if name in consumers or any(portion.redelivered and portion.take(seq, seq) for portion in found):
+                for portion in self._take_from(name, span):
+                    self._unlock(portion)
+                    return self._follow(portion)
+        for portion in self._pending.find_again(span.origin, seq, seq):
+            if mine := portion.take(seq, seq):
+                part, rest = portion.cut(mine), portion.without(seq, seq)
+                self._pending.lessen(portion, 1)
+                if rest:
+                    portion.offsets = rest
+                else:
+                    self._pending.remove(portion)
+                return self._follow(part)
+        for portion in retries.aside.find(span.origin, seq, seq):
+            if (mine := portion.take(seq, seq)) and not retries.is_leaving(portion):
+                part, rest = portion.cut(mine), portion.without(seq, seq)
+                if rest:
+                    portion.offsets = rest
+                else:
+                    self._unlock_keys(portion)
+                    retries.drop(portion)
+                return self._follow(part)
+        return None
+
+    def _follow(self, portion: Portion) -> Portion:
+        """Later messages of its keys wait until its follow-up is safe."""
+        portion.deadline_us = 0
+        self._lock_keys(portion, "")
+        self.retries.aside.add(portion)
+        self.retries.following[id(portion)] = portion
+        return portion
+
+    def is_followed(self, portion: Portion) -> None:
+        """The follow-up of a message is safe: it is done."""
         self._unlock_keys(portion)
         self.retries.drop(portion)
         self._note_done(portion.bundle, portion.offsets)

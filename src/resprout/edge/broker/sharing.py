@@ -18,7 +18,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from resprout.core.bundle import Bundle, Origin, Pair, pairs_of
+from resprout.core.limits import Attributes
 from resprout.core.message_fields import Marks
+from resprout.core.message_ids import rows_with_ids
 from resprout.core.seen import Ranges
 from resprout.edge.broker.portion import (
     NO_TIMES,
@@ -27,12 +29,14 @@ from resprout.edge.broker.portion import (
     DroppedItems,
     IndexByOrigin,
     Portion,
+    cost_of,
+    load_of,
     offsets_of,
 )
 from resprout.edge.broker.ports import HeldBundle, SpillPatience
 from resprout.edge.broker.queue_progress import ORIGINS_KEPT, QueueProgress
 from resprout.edge.broker.retries import GONE, Retries
-from resprout.edge.broker.session import ENTRY_BYTES, ClientSession
+from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.timed import TimesCache, by_time
 from resprout.edge.broker.waiting_portions import PriorityPortions, WaitingPortions
 from resprout.edge.durable_messages import NO_DROPS, Drops, Span, Spans
@@ -112,6 +116,8 @@ class SharedQueue:
                 self.patience.be_patient(item)
             offsets = offsets_of(item, bundle, self.session)
             again = item.no < self.again_below
+            if (ids := rows_with_ids(bundle)) is not None:
+                self._drop_repeats(item, offsets, ids, again)
             if again and (said := self._said.get(bundle.origin)) is not None:
                 self._note_done(bundle, [offset for offset in offsets if bundle.first + offset in said])
             done = self._progress.of(bundle.origin)
@@ -137,6 +143,17 @@ class SharedQueue:
                         self._wait(self._claimed(part), due_us)
         self._settle_claims()
 
+    def _drop_repeats(self, item: HeldBundle, offsets: Sequence[int], rows: Sequence[Attributes], again: bool) -> None:
+        """Count as done what repeats a message with the same id. Keep what has a new one until others know the id."""
+        repeats, bundle = self.retries.repeats, item.bundle
+        assert bundle is not None, "a reader pins the bundle"
+        found, is_new = repeats.among(item, bundle, offsets, rows, self.retries.wall_us, again)
+        if is_new:
+            self.dropped_items.note(item)
+        done = self._progress.of(bundle.origin)
+        repeats.dropped += sum([done is None or bundle.first + at not in done for at in found])
+        self._note_done(bundle, found)
+
     def drop_oldest(self, most: int, most_bytes: int) -> None:
         """Drop what waits, the oldest first, until at most `most` messages wait and no more than `most_bytes` are owed.
         What consumers have counts for the bytes and is not dropped. The last portion stays, whatever its size."""
@@ -160,7 +177,7 @@ class SharedQueue:
     def release_dropped(self) -> None:
         """Let the log forget items of which messages were dropped, if other brokers were told in an earlier step."""
         for item in self.dropped_items.take_told():
-            self.session.dropped_bytes -= _cost(item)
+            self.session.dropped_bytes -= cost_of(item)
             self._took(item)
 
     # -- consumers -----------------------------------------------------------------------------------------------------
@@ -393,7 +410,7 @@ class SharedQueue:
                 blocked.update(portion.keys)
                 passed.append(portion)
                 continue
-            chosen = free[holders.pop()] if holders else min(free.values(), key=_load)
+            chosen = free[holders.pop()] if holders else min(free.values(), key=load_of)
             is_alone = retries.is_last_try(portion)
             if is_alone and chosen.count:  # it waits until one consumer has nothing else
                 if not is_draining:
@@ -438,8 +455,8 @@ class SharedQueue:
     def _done_aside(self, portion: Portion, span: Span) -> None:
         """These messages are done. They were handed out before, and are aside."""
         dead = self.retries.dead.get(id(portion))
-        if dead is not None and dead.letter is not None:
-            return  # its dead letter is on the way
+        if (dead is not None and dead.letter is not None) or id(portion) in self.retries.following:
+            return  # its dead letter, or its follow-up, is on the way
         if self._without(portion, span) is None:
             self._unlock_keys(portion)
             self.retries.drop(portion)
@@ -485,16 +502,7 @@ class SharedQueue:
             self.patience.took_patiently(item)
         self.session.took(item)
         if item in self.dropped_items:
-            self.session.dropped_bytes += _cost(item)
+            self.session.dropped_bytes += cost_of(item)
             self.dropped_items.keep(item)
         else:
             self._took(item)
-
-
-def _cost(item: HeldBundle) -> int:
-    assert item.bundle is not None, "a reader pins the bundle"
-    return ENTRY_BYTES + item.bundle.cost
-
-
-def _load(consumer: Consumer) -> tuple[int, int]:
-    return (consumer.count, consumer.served)

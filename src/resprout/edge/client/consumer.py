@@ -32,6 +32,7 @@ from resprout.core.limits import BUNDLE_MESSAGES
 from resprout.core.message import Message
 from resprout.core.seen import Ranges, as_ranges
 from resprout.core.timing import has_expired, is_timed
+from resprout.edge.client.follow_ups import FollowUpsAsked
 from resprout.edge.client.options import ClientOptions
 from resprout.edge.client.search import BrokerSearch
 from resprout.edge.durable_messages import (
@@ -43,6 +44,7 @@ from resprout.edge.durable_messages import (
     DropsTold,
     DurableAction,
     EndSubscription,
+    FollowedUp,
     Handed,
     Replayed,
     Settle,
@@ -61,6 +63,8 @@ from resprout.edge.requests import (
     DeliveriesExpired,
     DroppedBefore,
     EndRequest,
+    FollowUpAnswered,
+    FollowUpRequest,
     LeaveRequest,
     ReplayedRequest,
     SettleRequest,
@@ -119,6 +123,7 @@ class ConsumerMachine:
         """Taken back by the broker because they took too long; an acknowledgement of them still counts."""
         self._terminated: dict[Span, str] = {}
         """Rejected for good, with the reason, and perhaps not known everywhere: said again to the next broker."""
+        self._follow_ups = FollowUpsAsked()
         self._since: list[Span] = []
         """Of that, what the broker that is asked to serve was not told when it was asked."""
         self._last: dict[Origin, int] = {}
@@ -143,6 +148,7 @@ class ConsumerMachine:
             Handed: self._handed,
             DropsTold: self._told_of_drops,
             TakenBack: self._taken_back,
+            FollowedUp: self._followed_up,
             Consuming: self._told,
             Acknowledged: self._acknowledged,
             Successors: lambda message, now_us, out: self._search.learn(message.successors, out),
@@ -183,6 +189,9 @@ class ConsumerMachine:
             self._acknowledge(request.messages, out)
         elif isinstance(request, SettleRequest):
             self._settle(request, out)
+        elif isinstance(request, FollowUpRequest):
+            self._follow_ups.ask(request)
+            self._say_follow_ups(out)
         elif isinstance(request, ReplayedRequest):
             self._has_replayed = True
             if self._search.stands:
@@ -208,6 +217,21 @@ class ConsumerMachine:
             self._since += spans
         if self._search.stands:
             self._say(spans, out)
+
+    def _say_follow_ups(self, out: list[Effect]) -> None:
+        if self._search.stands:
+            out.extend([Send(self.broker, each) for each in self._follow_ups.take_room()])
+
+    def _followed_up(self, message: FollowedUp, now_us: int, out: list[Effect]) -> None:
+        span, asked = message.span, self._follow_ups.answered(message.span)
+        if asked is None:
+            return
+        if not message.reason:
+            self._let_go(span.origin, span.first)
+            self._late.pop((span.origin, span.first), None)
+            self._done.setdefault(span.origin, Ranges()).add(span.first, span.first)
+        out.append(Answer(FollowUpAnswered(asked.message, message.reason)))
+        self._say_follow_ups(out)
 
     def _let_go(self, origin: Origin, seq: int) -> bool:
         """Whether it had this message, which it has no longer."""
@@ -292,6 +316,8 @@ class ConsumerMachine:
                         out.append(Answer(BrokerChanged(event.peer)))
                     self._say(self._since, out)
                     self._since = []
+                    self._follow_ups.begin_again()
+                    self._say_follow_ups(out)
                     for span, reason in self._terminated.items():
                         out.append(Send(event.peer, Settle(Settlement.TERM, (span,), 0, reason)))
                     if self._ending:

@@ -94,6 +94,8 @@ def _durables(status: StackStatus) -> Iterator[Metric]:
         "redeliveries": ("redeliveries", "Messages of it that came back without an acknowledgement."),
         "dead_letters": ("dead_letters", "Messages of it that became dead letters."),
         "dropped": ("dropped", "Messages of it that were dropped or purged."),
+        "follow_ups": ("follow_ups", "Messages of it that were acknowledged together with a publication."),
+        "repeats": ("repeats", "Messages of it that were dropped as repeats, by their message_id."),
     }
     for kind, families in ((GaugeMetricFamily, gauges), (CounterMetricFamily, counters)):
         for field, (name, text) in families.items():

@@ -15,8 +15,17 @@ from typing import Final
 from resprout.core import limits
 from resprout.core.contract import Answer, Deliver, Effect, Machine, Note, Request
 from resprout.core.guarantee import ReceiptLevel
+from resprout.core.message_ids import WINDOW_US
 from resprout.edge.client.machine import ClientMachine, ClientOptions
-from resprout.edge.requests import AcknowledgeRequest, FlushRequest, LeaveRequest, Published, SettleRequest, TakeRequest
+from resprout.edge.requests import (
+    AcknowledgeRequest,
+    FlushRequest,
+    FollowUpRequest,
+    LeaveRequest,
+    Published,
+    SettleRequest,
+    TakeRequest,
+)
 from resprout.links.links import Links
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address
@@ -326,6 +335,7 @@ class RealConsumer(RealLife):
         writer: RowWriter,
         on_note: Callable[[Row], None],
         keyring: Keyring | None = None,
+        message_id_us: int = WINDOW_US,
     ) -> None:
         machine = make_consumer(spec, wanted, incarnation, tuple(brokers), epoch_us())
         super().__init__(
@@ -335,7 +345,7 @@ class RealConsumer(RealLife):
         self.busy = False
         self.pending = 0
         self._wanted = wanted
-        self._rows = ConsumerRows(spec, wanted, incarnation)
+        self._rows = ConsumerRows(spec, wanted, incarnation, message_id_us)
 
     def start(self, start_us: int) -> None:
         super().start(start_us)
@@ -354,6 +364,6 @@ class RealConsumer(RealLife):
                     self.record(row)
             self._writer.save()  # before the acknowledgement leaves
             done = [each for answer in answers if isinstance(answer, AcknowledgeRequest) for each in answer.messages]
-            settled = [answer for answer in answers if isinstance(answer, SettleRequest)]
+            settled = [answer for answer in answers if isinstance(answer, SettleRequest | FollowUpRequest)]
             for said in (AcknowledgeRequest(tuple(done)), *settled):
                 self._host.loop.call_soon(self._host.handle, Request(said))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from resprout.core import limits
+from resprout.core.message_ids import WINDOW_US
 from resprout.edge.messages import CLIENT_MESSAGES
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address, parse_address
@@ -79,7 +80,7 @@ class Worker:
             if (wanted := spec.consumes) is not None:
                 self.clients[name] = RealConsumer(
                     spec, wanted, life, scenario.seed, codec, links, self._addresses.get, brokers, delays_us[name],
-                    writer, _tell, keyring,
+                    writer, _tell, keyring, int(scenario.options.get("message_id_us", WINDOW_US)),
                 )  # fmt: skip
             else:
                 self.clients[name] = RealClient(

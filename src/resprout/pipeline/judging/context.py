@@ -15,7 +15,7 @@ from resprout.audit.history import UNREST, CalmTimes, Shock
 from resprout.audit.judge import Case
 from resprout.audit.verdict import Verdict, verdict_of
 from resprout.core.guarantee import Promises
-from resprout.core.timing import DUE, EXPIRES, PUBLISHED
+from resprout.core.timing import DUE, EXPIRES, MESSAGE_ID, PUBLISHED
 from resprout.pipeline.judging.columns import NEVER, NULL, Array, Rows, UnreadableError, Words, is_same
 from resprout.pipeline.judging.durables import CONSUMING, ENDING, ConsumedRows, DurableArrays
 from resprout.pipeline.judging.logs import LOGGED, LogArrays, LogRows
@@ -196,8 +196,10 @@ class Context:
             np.concatenate((_at(talk, words, *_SUBSCRIPTION_STEPS), _refused_subscriptions(talk, words)))
         )
         self._freeze(talk, deliveries, subscriptions)
-        if len(_at(talk, words, kinds.DEAD_LETTER, kinds.REJECTED, kinds.TERMINATED)):
-            raise UnreadableError("messages that came back, or dead letters, are for the judge in Python")
+        if len(_at(talk, words, kinds.DEAD_LETTER, kinds.FOLLOW_UP, kinds.REJECTED, kinds.TERMINATED)):
+            raise UnreadableError("messages that came back, dead letters and follow-ups are for the judge in Python")
+        if words.attributes.find(MESSAGE_ID) >= 0:
+            raise UnreadableError("messages with ids are for the judge in Python")
         expires = words.attributes.find(EXPIRES) >= 0 and words.attributes.find(PUBLISHED) >= 0
         if expires or words.attributes.find(DUE) >= 0 or len(_at(talk, words, kinds.EXPIRED)):
             raise UnreadableError("messages that are delayed or expire are for the judge in Python")

@@ -1,7 +1,8 @@
 """`queues`: groups and durable subscriptions whose consumers reject messages, are too slow, or die, while brokers die.
 
 Some messages are poison, which no consumer can process; they become dead letters, which other consumers are given. In
-most trials some messages are delayed, some expire, and some have priorities. Brokers die once or twice, or all at once
+most trials some messages are delayed, some expire, and some have priorities. In half of them messages have ids, and
+repeat each other, and in half of them consumers publish follow-ups. Brokers die once or twice, or all at once
 and with their disks; consumers freeze, die and return.
 """
 
@@ -33,6 +34,8 @@ POISON: Final = (0.0, 0.1, 0.3)
 DELAYS: Final = (0.0, 0.1, 0.4)
 DELAY_MAX_US: Final = (50_000, 2_000_000, 10_000_000)
 TTL_MAX_US: Final = (20_000, 1_000_000, 10_000_000)
+IDS: Final = (0.0, 0.0, 0.3, 1.0)
+FOLLOW_UPS: Final = (0.0, 0.0, 0.3, 1.0)
 FLAKY: Final = (0.0, 0.0, 0.2)
 LOG_BYTES: Final = (1 << 14, 64 << 20, 64 << 20)
 TIME_LIMIT_US: Final = 3_600_000_000
@@ -59,9 +62,11 @@ def _with_queues(drawn: Scenario, rng: Random) -> Scenario:
     found = [
         client for number in range(rng.choice((1, 1, 2))) for client in _queue(number, drawn, rng.choice(topics), rng)
     ]
+    found = _with_follow_ups(found, drawn, random_for(drawn.seed, "follow-ups"))
     reader = ClientSpec("undertaker", rng.choice(drawn.brokers).name, subscriptions=(SubscriptionSpec("dead/#"),))
     options = {**drawn.options, "log_bytes": rng.choice(LOG_BYTES)}
     drawn = _with_times(drawn, random_for(drawn.seed, "times of messages"))
+    drawn = _with_ids(drawn, random_for(drawn.seed, "ids of messages"))
     return msgspec.structs.replace(
         drawn, clients=(*drawn.clients, *found, reader), options=options, time_limit_us=TIME_LIMIT_US
     )
@@ -79,6 +84,36 @@ def _with_times(drawn: Scenario, rng: Random) -> Scenario:
             work = msgspec.structs.replace(work, options=options)
         works.append(work)
     return msgspec.structs.replace(drawn, workloads=tuple(works))
+
+
+def _with_ids(drawn: Scenario, rng: Random) -> Scenario:
+    """Let messages have ids in half of the trials, of which many repeat each other."""
+    share = rng.choice(IDS)
+    works = [
+        msgspec.structs.replace(work, options=msgspec.structs.replace(work.options, ids=share))
+        if share and isinstance(work.options, RandomOptions)
+        else work
+        for work in drawn.workloads
+    ]
+    return msgspec.structs.replace(drawn, workloads=tuple(works))
+
+
+def _with_follow_ups(consumers: list[ClientSpec], drawn: Scenario, rng: Random) -> list[ClientSpec]:
+    """Let consumers publish follow-ups in half of the trials, which somebody reads and a group processes."""
+    share = rng.choice(FOLLOW_UPS)
+    if not share:
+        return consumers
+    found: list[ClientSpec] = []
+    for each in consumers:
+        (wanted,) = each.subscriptions
+        if wanted.durable is not None and not wanted.durable.endswith(".dead"):
+            wanted = msgspec.structs.replace(wanted, follow_ups=share)
+        found.append(msgspec.structs.replace(each, subscriptions=(wanted,)))
+    after = SubscriptionSpec("after/#", None, "after", True)
+    count = rng.randint(1, 2)
+    found += [ClientSpec(f"a{n}", rng.choice(drawn.brokers).name, subscriptions=(after,)) for n in range(count)]
+    reader = ClientSpec("follower", rng.choice(drawn.brokers).name, subscriptions=(SubscriptionSpec("after/#"),))
+    return [*found, reader]
 
 
 def _queue(number: int, drawn: Scenario, topic: str, rng: Random) -> list[ClientSpec]:

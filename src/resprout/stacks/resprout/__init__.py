@@ -36,6 +36,7 @@ from resprout.stacks.resprout.durable_state import (
     DURABLE_BROKER_MESSAGES,
     DurableDone,
     DurableHeard,
+    DurableIds,
     DurableKnown,
 )
 from resprout.stacks.resprout.log_broker import LogBroker
@@ -107,7 +108,7 @@ RESPROUT = Stack(
         ),
         Family.CLIENTS: (
             *CLIENT_MESSAGES, ListenersChanged, ListenersHeard, ClientBegan, DurableKnown, DurableHeard, DurableDone,
-            ReadersPaused, AskUnread, UnreadTold,
+            DurableIds,             ReadersPaused, AskUnread, UnreadTold,
         ),
     },
     waits=_waits,

@@ -87,7 +87,7 @@ def _durable(held: HeldDurable, life: BrokerLife) -> DurableSeen:
     retry, retries = terms.retry, queue.retries
     consumers = list(queue.consumers.values())
     unacked = sum([consumer.count for consumer in consumers])
-    delayed = sum([len(portion.offsets) for portion in retries.aside]) - len(retries.dead)
+    delayed = sum([len(portion.offsets) for portion in retries.aside]) - len(retries.dead) - len(retries.following)
     oldest_us = queue.oldest_us()
     return DurableSeen(
         held.name, life.seat.name, terms.filter, terms.group, terms.when_full.name.lower(), terms.where, held.owner,
@@ -96,11 +96,12 @@ def _durable(held: HeldDurable, life: BrokerLife) -> DurableSeen:
         retry.topic if retry is not None else "",
         tuple([DurableConsumer(one.session.name, one.count) for one in consumers[:CONSUMERS_TOLD]]),
         len(consumers),
-        queue.waiting + unacked + delayed + len(retries.dead),
-        queue.waiting, unacked, delayed, len(retries.dead),
+        queue.waiting + unacked + delayed + len(retries.dead) + len(retries.following),
+        queue.waiting, unacked + len(retries.following), delayed, len(retries.dead),
         queue.session.owed_bytes,
         round((life.now_us - oldest_us) / 1e6, 1) if oldest_us else 0.0,
         retries.redeliveries, retries.dead_letters, queue.drops.messages,
+        retries.repeats.dropped, held.follow_ups,
     )  # fmt: skip
 
 

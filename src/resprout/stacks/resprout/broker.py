@@ -34,6 +34,7 @@ from resprout.edge.durable_messages import (
     Consume,
     DurableDue,
     EndSubscription,
+    FollowUp,
     Replayed,
     RetryDue,
     Settle,
@@ -87,7 +88,7 @@ from resprout.stacks.desk import Desk, Handler, on, said_by
 from resprout.stacks.peers import Peer
 from resprout.stacks.resprout import account
 from resprout.stacks.resprout.draining import DrainOver
-from resprout.stacks.resprout.durable_state import DurableDone, DurableHeard, DurableKnown
+from resprout.stacks.resprout.durable_state import DurableDone, DurableHeard, DurableIds, DurableKnown
 from resprout.stacks.resprout.joining.newcomer import JoinAgain, NewcomerState
 from resprout.stacks.resprout.joining.offers import ChooseParent
 from resprout.stacks.resprout.messages import (
@@ -316,7 +317,7 @@ class ResproutBroker(Shell):
             on(AskAudience, parts.audience.asked), on(AskValues, parts.values.ask),
             on(AskOutcome, parts.values.ask_outcome), on(Consume, durables.consume),
             on(Acknowledge, durables.consumers.acknowledge), on(Replayed, durables.consumers.replayed),
-            on(Settle, durables.settle),
+            on(Settle, durables.settle), on(FollowUp, durables.follow_ups.follow),
             on(EndSubscription, durables.end_subscription),
             # bundles, totals, interest, and what is said of clients
             on(Forward, parts.forwarding.forwarded), on(Levels, parts.forwarding.take_levels),
@@ -327,7 +328,8 @@ class ResproutBroker(Shell):
             on(Uninterested, parts.wishes.uninterested), on(ListenersChanged, book.listeners.changed),
             on(ListenersHeard, book.listeners.heard), on(ClientBegan, book.roll.heard),
             on(DurableKnown, book.durables.known), on(DurableHeard, book.durables.heard),
-            on(DurableDone, book.durables.done), on(ReadersPaused, parts.pauses.heard),
+            on(DurableDone, book.durables.done), on(DurableIds, book.durables.ids),
+            on(ReadersPaused, parts.pauses.heard),
             on(AskUnread, parts.unread.asked), on(UnreadTold, parts.unread.told),
             # the tree: who lives, who comes and goes, and repairs
             *dict.fromkeys((Tell, Told, Seek, Sought), parts.tree_news.heard).items(),

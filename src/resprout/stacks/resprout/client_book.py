@@ -24,11 +24,13 @@ from resprout.spread.interest import Interest
 from resprout.spread.messages import Outbound
 from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.durable_book import DurableBook
+from resprout.stacks.resprout.durable_state import DurableIds
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.messages import (
     ClientBegan,
     KnownClient,
     KnownDurable,
+    KnownMessageIds,
     Listener,
     ListenersChanged,
     ListenersHeard,
@@ -56,13 +58,15 @@ class ClientBook:
         yield from self.listeners.rows(dead)
         yield from map(KnownClient, self.roll.lives())
         yield from map(KnownDurable, self.durables.whole_states())
+        for subscription, ids in self.durables.all_ids():
+            yield KnownMessageIds(DurableIds(subscription, ids))
 
     def meet(self, neighbour: str, parcel: Parcel) -> None:
         """The first word of a new neighbour."""
         self.listeners.meet(neighbour, parcel)
         self.roll.learn(parcel.clients, neighbour)
         if parcel.durables or self.durables.states:
-            self.durables.meet(neighbour, parcel.durables)
+            self.durables.meet(neighbour, parcel.durables, parcel.ids)
         self._pauses.meet(neighbour)
 
     def lost(self, neighbour: str) -> set[str]:

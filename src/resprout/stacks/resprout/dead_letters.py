@@ -1,7 +1,8 @@
 """Dead letters of the durable subscriptions that live here: messages that were given up (`edge.broker.retries`).
 
 A dead letter is a publication of its own, on the topic that the subscription names, with the payload and the attributes
-of the message, and attributes that say where it comes from. It is `eventual`: it has no order with anything.
+of the message, and attributes that say where it comes from. It is `eventual`: it has no order with anything. It has no
+`message_id`, so that its replay is no repeat of the message.
 
 The message counts as done when its dead letter is safe. If the home dies before that, the next home publishes the dead
 letter again. Both have the same id, made from the subscription and the id of the message, so brokers drop the second as
@@ -19,7 +20,7 @@ from resprout.core.guarantee import Guarantee
 from resprout.core.limits import ATTRIBUTES_PER_MESSAGE, BUNDLE_BYTES, NAME_BYTES, AttributeValue
 from resprout.core.message import MessageId
 from resprout.core.seen import Seen
-from resprout.core.timing import DUE, EXPIRES
+from resprout.core.timing import DUE, EXPIRES, MESSAGE_ID
 from resprout.edge.broker.consumers import Consumers, HeldDurable
 from resprout.edge.broker.retries import DeadMessage
 from resprout.edge.durable_messages import Terms, WhenFull
@@ -147,7 +148,7 @@ def _letter(held: HeldDurable, dead: DeadMessage, stamp: int) -> tuple[Bundle, d
     except WireError:
         payload, row = b"", {}
         about["dead_reason"] = "it cannot be read"
-    kept = [(name, row[name]) for name in row if name not in about and name not in (DUE, EXPIRES)][
+    kept = [(name, row[name]) for name in row if name not in about and name not in (DUE, EXPIRES, MESSAGE_ID)][
         : ATTRIBUTES_PER_MESSAGE - len(about)
     ]
     attributes = {**dict(kept), **about}

@@ -4,7 +4,7 @@ count against a neighbour or local publisher, for back-pressure (`Charges`).
 "This side" of an entry means this broker and every broker behind it, seen from the neighbour that the entry came from.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from resprout.edge.broker.sessions import ClientSessions
@@ -29,6 +29,8 @@ class Delivering:
         self._reports = reports
         self.next_to_show = log.next_to_show
         """Returns the next entry to show. `values.ValueDesk` replaces it while something waits for its turn."""
+        self._watched: dict[int, tuple[Entry, Callable[[], None]]] = {}
+        """By `id` of an entry: the entry, and who is told when it is shown."""
         self.stand_ins: dict[int, tuple[Entry, Entry]] = {}
         """By `id` of a plain entry: that entry, and the total of the same bundle that counts as delivered with it."""
 
@@ -36,6 +38,15 @@ class Delivering:
         """Show local readers every entry that the hold-back queue releases: safe, and not behind one that is not."""
         while (entry := self.next_to_show()) is not None:
             self._sessions.show(entry, self._life.out)
+            if self._watched and (watched := self._watched.pop(id(entry), None)) is not None:
+                watched[1]()
+
+    def watch(self, entry: Entry, shown: Callable[[], None]) -> None:
+        """Call `shown` once an entry of this broker is safe and shown."""
+        if entry.shown:
+            shown()
+        else:
+            self._watched[id(entry)] = (entry, shown)
 
     def stand_in(self, plain: Entry, total: Entry) -> None:
         """Let a total count as delivered when the plain entry of the same bundle is."""

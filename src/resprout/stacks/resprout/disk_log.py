@@ -19,7 +19,7 @@ from resprout.core.bundle import Origin, StowedBundle, whole
 from resprout.core.message_fields import Mark, Marks, Reached, raise_to, to_marks
 from resprout.core.seen import ORIGINS_KEPT
 from resprout.edge.broker.sessions import ClientSessions
-from resprout.edge.durable_messages import Drops, Spans, Tries
+from resprout.edge.durable_messages import Drops, IdBatches, Spans, Tries
 from resprout.filters.index import MatchIndex
 from resprout.filters.predicate import Predicate
 from resprout.order.entry import Entry
@@ -31,6 +31,7 @@ from resprout.stacks.resprout.former import (
     FormerWish,
     KeptDone,
     KeptDurable,
+    KeptIds,
     KeptListeners,
     KeptMarks,
     KeptReached,
@@ -62,9 +63,11 @@ class DiskLog:
         index: MatchIndex[str],
         durables: Callable[[], Iterable[DurableState]],
         values: Callable[[], LastValues],
+        ids: Callable[[], Iterable[tuple[str, IdBatches]]],
     ) -> None:
         """`index` holds the subscriptions of clients and ghosts. `durables` returns all durable subscriptions, and
-        `values` all last values, as they are now."""
+        `values` all last values, as they are now. `ids`: by subscription, of messages that came lately."""
+        self._ids = ids
         self._index = index
         self._durables = durables
         self._values = values
@@ -123,6 +126,9 @@ class DiskLog:
         self, subscription: str, term: int, marks: Marks, spans: Spans, drops: Drops, tries: tuple[Tries, ...]
     ) -> None:
         self._write(KeptDone(subscription, term, marks, spans, drops, tries))
+
+    def durable_ids(self, subscription: str, ids: IdBatches) -> None:
+        self._write(KeptIds(subscription, ids))
 
     def wrote(self, applied: AppliedWrite) -> None:
         """Write what a retained publication did."""
@@ -183,6 +189,8 @@ class DiskLog:
         self._write(KeptListeners(tuple(self._listening), ()))
         for state in self._durables():
             self._write(KeptDurable(state))
+        for subscription, ids in self._ids():
+            self._write(KeptIds(subscription, ids))
         self.all_values()
         for entry, sent_to in needed:
             self.keep(entry, sent_to)
@@ -208,7 +216,16 @@ class DiskLog:
         return needed
 
     def _write(
-        self, kept: KeptRoster | KeptWish | KeptMarks | KeptListeners | KeptDurable | KeptDone | KeptWrite | KeptReached
+        self,
+        kept: KeptRoster
+        | KeptWish
+        | KeptMarks
+        | KeptListeners
+        | KeptDurable
+        | KeptDone
+        | KeptIds
+        | KeptWrite
+        | KeptReached,
     ) -> None:
         self._kept.append((None, ()))
         self._life.persist(encode(kept))

@@ -6,7 +6,7 @@ the repair, since new links begin with the books of both sides. Of two states of
 far it has come only rises, so it is told without an answer.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -14,7 +14,8 @@ import msgspec
 from resprout.core.errors import PeerError, UsageError
 from resprout.core.limits import check_name
 from resprout.core.message_fields import Marks, in_parts
-from resprout.edge.durable_messages import NO_DROPS, Drops, Spans, Tries
+from resprout.edge.broker.known_ids import check_ids
+from resprout.edge.durable_messages import NO_DROPS, Drops, IdBatch, IdBatches, Spans, Tries
 from resprout.filters.predicate import parse_predicate
 from resprout.order.link import Link
 from resprout.overlay.waves import Echo
@@ -24,6 +25,7 @@ from resprout.stacks.resprout.durable_state import (
     STATE_MARKS_MAX,
     DurableDone,
     DurableHeard,
+    DurableIds,
     DurableKnown,
     DurableProgress,
     DurableState,
@@ -42,6 +44,9 @@ many uses up no room of others."""
 
 TERM_LEAP_MAX: Final = 1 << 20
 """So many brokers may have held a subscription since this one heard of it last."""
+
+FORGET_US: Final = 10_000_000
+"""How often old ids are forgotten."""
 
 _Wave = tuple[str, int, int]
 """(subscription, term, edition)."""
@@ -73,6 +78,10 @@ class DurableBook:
         self.states: dict[str, DurableState] = {}
         """By name; `done`, `spans` and `drops` of them are in `_done`."""
         self._done: dict[str, DurableProgress] = {}
+        self._with_ids: dict[str, None] = {}
+        """Subscriptions that were given messages with ids lately."""
+        self._forgot_us = 0
+        """When old ones were forgotten last."""
         self._ended: dict[str, None] = {}
         """Names of those that are over, the one that was ended longest ago first."""
         self._ended_of: dict[str, dict[str, None]] = {}
@@ -171,9 +180,54 @@ class DurableBook:
         self._raise(message.subscription, message.marks, message.spans, message.drops, message.tries)
         self._outbound.extend([(name, message) for name in self._links if name != link.name])
 
+    # -- ids ----------------------------------------------------------------------------------------------------------
+
+    def ids_of(self, subscription: str) -> IdBatches:
+        progress = self._done.get(subscription)
+        return progress.ids.all() if progress is not None and progress.ids else ()
+
+    def all_ids(self) -> Iterator[tuple[str, IdBatches]]:
+        for name in self._with_ids:
+            if ids := self.ids_of(name):
+                yield name, ids
+
+    def say_ids(self, subscription: str, ids: IdBatches, source: str = "") -> None:
+        """Messages with these ids have come. Keep what is new, and pass it on."""
+        state, progress = self.states.get(subscription), self._done.get(subscription)
+        if not ids or state is None or state.over or progress is None:
+            return
+        self._with_ids[subscription] = None
+        latest_s = self._wall_us // 1_000_000  # the clock of another broker may be ahead
+        came = progress.ids.add([IdBatch(min(each.at_s, latest_s), each.ids) for each in ids])
+        if came:
+            if self._disk is not None:
+                self._disk.durable_ids(subscription, came)
+            news = DurableIds(subscription, came)
+            self._outbound.extend([(name, news) for name in self._links if name != source])
+
+    def ids(self, link: Link, message: DurableIds) -> None:
+        check_ids(message.ids)
+        self.say_ids(message.subscription, message.ids, link.name)
+
+    def forget_ids(self) -> None:
+        """Now and then: forget ids that are too old to tell a repeat."""
+        if self._with_ids and self._wall_us - self._forgot_us >= FORGET_US:
+            self._forgot_us = self._wall_us
+            before_s = (self._wall_us - 2 * self._life.options.message_id_us) // 1_000_000
+            for name in list(self._with_ids):
+                progress = self._done.get(name)
+                if progress is not None:
+                    progress.ids.forget(before_s)
+                if progress is None or not progress.ids:
+                    del self._with_ids[name]
+
+    @property
+    def _wall_us(self) -> int:
+        return self._life.seat.epoch_us + self._life.now_us
+
     # -- new links -----------------------------------------------------------------------------------------------------
 
-    def meet(self, neighbour: str, theirs: Iterable[DurableState]) -> None:
+    def meet(self, neighbour: str, theirs: Iterable[DurableState], ids: Iterable[DurableIds] = ()) -> None:
         """The first word of a new neighbour. What it does not know it is told."""
         told = {state.subscription: state for state in theirs}
         for state in told.values():
@@ -181,6 +235,10 @@ class DurableBook:
         for name, state in self.states.items():
             if name not in told:
                 self._outbound.append((neighbour, DurableKnown(self.whole(state))))
+                if known := self.ids_of(name):
+                    self._outbound.append((neighbour, DurableIds(name, known)))
+        for each in ids:
+            self.say_ids(each.subscription, each.ids, neighbour)
 
     def lost(self, neighbour: str) -> None:
         """Stop waiting for a neighbour that is replaced by others."""

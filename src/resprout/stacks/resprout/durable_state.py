@@ -1,6 +1,6 @@
 """What every broker knows of a durable subscription, how far it has come, and the messages that tell it.
 
-Tags 75 to 77 of the wire belong to this file. Every broker knows the state of every durable subscription, so that
+Tags 75 to 78 of the wire belong to this file. Every broker knows the state of every durable subscription, so that
 another broker can hold it when its broker is gone. It also keeps the progress of each: per origin a watermark that lies
 between two bundles, and what is done beyond it, exact to the message.
 
@@ -30,9 +30,10 @@ from resprout.core.message_fields import (
     to_marks,
 )
 from resprout.core.seen import Ranges
+from resprout.edge.broker.known_ids import KnownIds, ids_bytes
 from resprout.edge.broker.queue_progress import SPANS_TOLD_MAX
 from resprout.edge.broker.retries import TRIES_TOLD_MAX, TryCounts
-from resprout.edge.durable_messages import NO_DROPS, SPAN_BYTES, Drops, Span, Spans, Terms, Tries
+from resprout.edge.durable_messages import NO_DROPS, SPAN_BYTES, Drops, IdBatches, Span, Spans, Terms, Tries
 from resprout.overlay.messages import Life
 
 STATE_MARKS_MAX: Final = 8_000
@@ -106,7 +107,7 @@ def check_progress(marks: Marks, spans: Spans, drops: Drops, tries: tuple[Tries,
 class DurableProgress:
     """Of one durable subscription."""
 
-    __slots__ = ("_beyond", "_reached", "drops", "tries")
+    __slots__ = ("_beyond", "_reached", "drops", "ids", "tries")
 
     def __init__(self) -> None:
         self._reached: dict[Origin, Reached] = {}
@@ -114,6 +115,7 @@ class DurableProgress:
         """Everything up to the watermark, and some beyond it."""
         self.drops = NO_DROPS
         self.tries = TryCounts()
+        self.ids = KnownIds()
 
     def add(self, marks: Marks, spans: Spans = ()) -> tuple[Marks, Spans]:
         """Take the further of both, and return what was new."""
@@ -250,4 +252,21 @@ class DurableDone(NeighbourMessage, frozen=True, tag=77):
         return True
 
 
-DURABLE_BROKER_MESSAGES = (DurableKnown, DurableHeard, DurableDone)
+class DurableIds(NeighbourMessage, frozen=True, tag=78):
+    """Through the tree: messages with these ids have come, of a durable subscription. Said before their progress."""
+
+    leaves: ClassVar[Departure] = Departure.TURN
+
+    subscription: str
+    ids: IdBatches
+
+    @property
+    def bulk(self) -> int:
+        return ids_bytes(self.ids)
+
+    @property
+    def background(self) -> bool:
+        return True
+
+
+DURABLE_BROKER_MESSAGES = (DurableKnown, DurableHeard, DurableDone, DurableIds)

@@ -46,6 +46,7 @@ from resprout.stacks.resprout.dead_letters import DeadLetters, fault_of_name, fa
 from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.durable_book import SUBSCRIPTIONS_MAX
 from resprout.stacks.resprout.durable_state import CONSUMERS_TOLD, STATE_MARKS_MAX, DurableState, UnknownDone
+from resprout.stacks.resprout.follow_ups import FollowUps
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.lost_brokers import LostBrokers
 from resprout.stacks.resprout.served_clients import ServedClients
@@ -79,6 +80,7 @@ class Durables:
         served: ServedClients,
         holds_lease: Callable[[int], bool],
         make_dead_letters: Callable[[Consumers], DeadLetters],
+        make_follow_ups: Callable[[Consumers], FollowUps],
     ) -> None:
         """`holds_lease` tells whether this broker has certainly not been declared dead."""
         self._holds_lease = holds_lease
@@ -95,9 +97,15 @@ class Durables:
         self._served = served
         options = life.options
         self.consumers = Consumers(
-            sessions, self._consumers_changed, log, options.subscriber_room, options.heartbeat_us, life.seat.epoch_us
+            sessions,
+            self._consumers_changed,
+            log,
+            options.subscriber_room,
+            options.heartbeat_us,
+            life.seat.epoch_us,
+            options.message_id_us,
         )
-        self.dead_letters = make_dead_letters(self.consumers)
+        self.dead_letters, self.follow_ups = make_dead_letters(self.consumers), make_follow_ups(self.consumers)
         self._waiting: dict[str, Consume] = {}
         """Consumers that came and cannot be served yet."""
         self._silent: dict[str, int] = {}
@@ -154,6 +162,7 @@ class Durables:
         life = self._life
         all_heard = not any(link.silent for link in self._links.values())
         self._unknown = {name: one for name, one in self._unknown.items() if name in self.consumers.held}
+        self._book.durables.forget_ids()
         for held in list(self.consumers.held.values()):
             if (denied := self._denied.pop(held.name, 0)) >= held.term:
                 held.term = next_number(denied)
@@ -182,13 +191,19 @@ class Durables:
 
     def _tell_progress(self, held: HeldDurable) -> UnknownDone:
         unknown = self._unknown.setdefault(held.name, UnknownDone(self._life.now_us))
+        held.queue.retries.now_us = self._life.now_us
+        held.queue.decide_repeats(is_final=False)
         marks, spans = self.consumers.progress(held)
         held.queue.release_dropped()
         drops = held.queue.drops.known()
         tries = held.queue.retries.take_untold() if held.is_confirmed else ()
-        if held.is_confirmed and (marks or spans or tries or drops != self._book.durables.drops_of(held.name)):
+        ids = held.queue.retries.repeats.take_untold() if held.is_confirmed else ()
+        self._book.durables.say_ids(held.name, ids)
+        is_new = bool(marks or spans or tries) or drops != self._book.durables.drops_of(held.name)
+        if held.is_confirmed and is_new:
             self._book.durables.raise_done(held.name, marks, spans, drops, tries)
-            held.queue.dropped_items.tell()
+        if held.is_confirmed and (is_new or ids):
+            held.queue.told()
             unknown.note(marks, spans)
         return unknown
 
@@ -204,6 +219,7 @@ class Durables:
         if held is not None:
             held.retry_us = 0
             self.dead_letters.look(held)
+            self.follow_ups.look(held)
             self.consumers.waking[inner_name(held.name)] = held.queue.session
 
     def settle(self, session: ClientSession, message: Settle) -> None:
@@ -477,8 +493,8 @@ class Durables:
         life, terms = self._life, state.terms
         done, spans = self._book.durables.done_of(state.subscription)
         drops = self._book.durables.drops_of(state.subscription)
-        tries = self._book.durables.tries_of(state.subscription)
-        held = self.consumers.open(state.subscription, terms, done, spans, drops, tries)
+        tries, ids = self._book.durables.tries_of(state.subscription), self._book.durables.ids_of(state.subscription)
+        held = self.consumers.open(state.subscription, terms, done, spans, drops, tries, ids)
         held.term, held.turn, held.base = next_number(state.term), state.turn, state.base
         held.replay, held.owner = state.replay, state.owner
         held.awaited = set(state.consumers)

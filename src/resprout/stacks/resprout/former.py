@@ -11,7 +11,7 @@ import msgspec
 
 from resprout.core.bundle import Bundle, Origin, from_record, to_record
 from resprout.core.message_fields import Epoch, Mark, Marks, raise_to
-from resprout.edge.durable_messages import NO_DROPS, Drops, Spans, Tries
+from resprout.edge.durable_messages import NO_DROPS, Drops, IdBatches, Spans, Tries
 from resprout.overlay.messages import Life
 from resprout.stacks.resprout.durable_state import STATE_MARKS_MAX, DurableProgress, DurableState
 from resprout.values.rows import KnownOutcome, KnownValue, ValueRow, ValuesReached
@@ -95,6 +95,13 @@ class KeptDone(msgspec.Struct, frozen=True, array_like=True, tag="done"):
     tries: tuple[Tries, ...] = ()
 
 
+class KeptIds(msgspec.Struct, frozen=True, array_like=True, tag="ids"):
+    """Of a durable subscription: messages with these ids have come."""
+
+    subscription: str
+    ids: IdBatches
+
+
 class KeptWrite(msgspec.Struct, frozen=True, array_like=True, tag="write"):
     """What one retained publication did here (`values.store.AppliedWrite`)."""
 
@@ -112,7 +119,16 @@ class KeptReached(msgspec.Struct, frozen=True, array_like=True, tag="reached"):
 
 
 _Kept = (
-    KeptWrite | KeptReached | KeptBundle | KeptRoster | KeptWish | KeptMarks | KeptListeners | KeptDurable | KeptDone
+    KeptWrite
+    | KeptReached
+    | KeptBundle
+    | KeptRoster
+    | KeptWish
+    | KeptMarks
+    | KeptListeners
+    | KeptDurable
+    | KeptDone
+    | KeptIds
 )
 encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(_Kept).decode
@@ -189,6 +205,8 @@ class Former:
             self._raise_done(name, kept.state.done, kept.state.spans, kept.state.drops, kept.state.tries)
         elif isinstance(kept, KeptDone):
             self._raise_done(kept.subscription, kept.marks, kept.spans, kept.drops, kept.tries)
+        elif isinstance(kept, KeptIds):
+            self._done.setdefault(kept.subscription, DurableProgress()).ids.add(kept.ids)
         else:
             bundle = from_record(kept.record)
             if bundle is None:
@@ -246,6 +264,10 @@ class Former:
             )
             for name, state in self._durables.items()
         ]
+
+    def ids(self) -> Iterator[tuple[str, IdBatches]]:
+        """Return ids of messages that came lately, by durable subscription."""
+        return ((name, self._done[name].ids.all()) for name in self._durables if name in self._done)
 
     def values(self) -> tuple[ValueRow, ...]:
         """Return the last values; nothing if none were ever retained."""

@@ -28,7 +28,7 @@ from resprout.core.message_fields import (
 )
 from resprout.order.messages import KnownLock, RootOrderedTopic
 from resprout.overlay.messages import Configuration, Life, Place
-from resprout.stacks.resprout.durable_state import DurableState
+from resprout.stacks.resprout.durable_state import DurableIds, DurableState
 from resprout.stacks.resprout.former import Roster
 from resprout.values.rows import KnownOutcome, KnownValue, ValueRow, ValuesReached
 
@@ -230,6 +230,12 @@ class KnownDurable(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1
     state: DurableState
 
 
+class KnownMessageIds(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=17):
+    """Ids of messages that one durable subscription was given lately."""
+
+    known: DurableIds
+
+
 ParcelRow = (
     Item
     | Stub
@@ -243,6 +249,7 @@ ParcelRow = (
     | KnownLock
     | LastTotal
     | KnownDurable
+    | KnownMessageIds
     | KnownValue
     | KnownOutcome
     | ValuesReached

@@ -46,6 +46,9 @@ class ResproutOptions(msgspec.Struct, frozen=True):
     only where they are read. Those totals cost and take little more than other publications then; `fifo` and `causal`
     publications with keys of the topic go by way of the root. 0: never, and every broker takes part in every total.
     Needs `faults_tolerated` of 0 or 1. It counts at the root, so all brokers should have the same."""
+    message_id_us: Annotated[int, msgspec.Meta(ge=0, le=3_600_000_000)] = 120_000_000
+    """How long a durable subscription that is held here recognises a repeat of a message by its topic and `message_id`.
+    It remembers up to 40,000 ids, and so does every broker for it. 0: repeats are delivered."""
     heartbeat_us: Annotated[int, msgspec.Meta(ge=1_000)] = 500_000
     """How often a broker tells its parent that it lives."""
     lease_us: Annotated[int, msgspec.Meta(ge=4_000)] = 3_000_000

@@ -42,6 +42,7 @@ from resprout.stacks.resprout.draining import Draining
 from resprout.stacks.resprout.durable_book import DurableBook
 from resprout.stacks.resprout.durable_state import DurableState
 from resprout.stacks.resprout.durables import Durables
+from resprout.stacks.resprout.follow_ups import FollowUps
 from resprout.stacks.resprout.forwarding import Forwarding
 from resprout.stacks.resprout.joining.admission import Admission
 from resprout.stacks.resprout.joining.claims import Claims
@@ -152,6 +153,7 @@ class BrokerParts:
                 self.interest.index,
                 self._durable_states,
                 lambda: self.values.store,
+                lambda: self.client_book.durables.all_ids(),
             )
             if options.durable == "journal"
             else None
@@ -231,7 +233,7 @@ class BrokerParts:
         )  # fmt: skip
         self.durables = Durables(
             life, self.links, self.log, self.sessions, self.routes, self.disk, self.spilling, self.lost, self.ghosts,
-            self.client_book, self.served, self.council.holds_lease, self._make_dead_letters,
+            self.client_book, self.served, self.council.holds_lease, self._make_dead_letters, self._make_follow_ups,
         )  # fmt: skip
         self.shares = Shares(
             life, self.log, self.interest, self.sessions, self.spilling, self.pauses, self.served, self.durables
@@ -314,6 +316,11 @@ class BrokerParts:
 
     def _make_dead_letters(self, consumers: Consumers) -> DeadLetters:
         return DeadLetters(
+            self.life, self.clock, self.seen, self.delivering, self.forwarding, self.served, consumers
+        )  # fmt: skip
+
+    def _make_follow_ups(self, consumers: Consumers) -> FollowUps:
+        return FollowUps(
             self.life, self.clock, self.seen, self.delivering, self.forwarding, self.served, consumers
         )  # fmt: skip
 

@@ -159,6 +159,8 @@ class Revival:
             life.reviving = True
             for state in self._disk.former.durables:
                 self._book.durables.learn(state, "")
+            for name, ids in self._disk.former.ids():
+                self._book.durables.say_ids(name, ids)
             self._values.adopt(self._disk.former.values())
             roster = self._disk.former.roster
             wanted = (FormerWish(EVERYTHING, None), *(roster.hidden if roster is not None else ()))

@@ -13,13 +13,14 @@ from resprout.core.contract import Locate, ProtocolMessage
 from resprout.core.errors import PeerError, UsageError
 from resprout.core.message_fields import NOTHING, Mark, Reached
 from resprout.core.seen import Seen
+from resprout.edge.broker.known_ids import check_ids
 from resprout.filters.predicate import Predicate, parse_predicate
 from resprout.order.messages import KnownLock, RootOrderedTopic, check_locks
 from resprout.overlay.council import Council
 from resprout.overlay.messages import Life, Place
 from resprout.overlay.view import MembershipView
 from resprout.stacks.peers import Peer
-from resprout.stacks.resprout.durable_state import DurableState
+from resprout.stacks.resprout.durable_state import DurableIds, DurableState
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.messages import (
     AskedInterest,
@@ -28,6 +29,7 @@ from resprout.stacks.resprout.messages import (
     Item,
     KnownClient,
     KnownDurable,
+    KnownMessageIds,
     KnownPlace,
     LastTotal,
     Listener,
@@ -50,7 +52,7 @@ ROWS_BYTES: Final = 32 << 10
 
 _ANY: Final = frozenset((
     SeenMark, AskedInterest, KnownPlace, Tombstone, Listener, KnownClient, KnownLock, LastTotal, KnownDurable,
-    RootOrderedTopic,
+    KnownMessageIds, RootOrderedTopic,
 ))  # fmt: skip
 ROWS_OF: Final[Mapping[type, frozenset[type]]] = {
     Attach: _ANY | {Item, Stub, ServedInterest},
@@ -140,6 +142,7 @@ class Parcel:
         """Of an `Attach`: clients that the dead neighbour stood for."""
         self.clients: list[Life] = []
         self.durables: list[DurableState] = []
+        self.ids: list[DurableIds] = []
         self.values: list[ValueRow] = []
         self._allowed = ROWS_OF[type(head)]
         self._rows_left = ROWS_MAX
@@ -179,6 +182,9 @@ class Parcel:
                 self.clients.append(life)
             case KnownDurable(state):
                 self.durables.append(state)
+            case KnownMessageIds(known):
+                check_ids(known.ids)
+                self.ids.append(known)
             case KnownValue() | KnownOutcome() | ValuesReached():
                 self.values.append(row)
             case KnownLock():
