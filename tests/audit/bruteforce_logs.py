@@ -43,6 +43,8 @@ class OneLog:
             row = world.rows[i]
             if row.node == broker:
                 self.at.setdefault(row.position or 0, row)
+        for i in self.of("log_compacted"):
+            self.at.setdefault(world.rows[i].position or 0, world.rows[i])
 
     def of(self, *kinds: str) -> list[int]:
         return [i for i in self.rows if self.w.rows[i].kind in kinds]
@@ -50,6 +52,10 @@ class OneLog:
     def end(self, broker: str) -> dict[str, str]:
         found = [about(self.w.rows[i]) for i in self.of("log_end") if self.w.rows[i].node == broker]
         return found[-1] if found else {"first": "0", "end": "0"}
+
+    def key(self, id: Id) -> tuple[str, tuple[str, ...]]:
+        row = self.w.rows[self.w.published[id]]
+        return row.topic or "", tuple(row.keys or ())
 
     def line(self) -> list[tuple[int, Id]]:
         """Known messages, each where it is first."""
@@ -82,18 +88,37 @@ def _kept(log: OneLog) -> set[Finding]:
             twice = any(j < i and ident(log.w.rows[j]) == id and log.w.rows[j].position != row.position for j in mine)
             if log.w.published.get(id, i) >= i or not log.keeps(id) or twice:
                 found.add(("log_kept", broker, id))
+        upto = int(log.end(broker).get("compacted", "0"))
+        gaps += [at for i in log.of("log_compacted") if (at := log.w.rows[i].position or 0) < upto]
         places = [log.w.rows[i].position or 0 for i in mine]
         line = [int(log.end(broker)["first"]) - 1, *places, int(log.end(broker)["end"])]
         for n in range(1, len(line)):
             if line[n] <= line[n - 1] or not set(range(line[n - 1] + 1, line[n])) <= set(gaps):
                 found.add(("log_kept", broker, None))
+    return found | _dropped(log)
+
+
+def _dropped(log: OneLog) -> set[Finding]:
+    """Every dropped message has a later one of its key, or is a tombstone that was too old."""
+    found: set[Finding] = set()
+    declared = about(next(log.w.rows[i] for i in log.of("log_declared")))
+    for i in log.of("log_compacted"):
+        row, id = log.w.rows[i], ident(log.w.rows[i])
+        age = int(about(row)["until"]) - int(about(row)["at"])
+        is_old = "empty" in about(row) and age >= int(declared.get("grace", "0"))
+        is_unknown = log.w.published.get(id, i) >= i or not log.keeps(id) or "grace" not in declared
+        others = [(at, ident(other)) for at, other in log.at.items() if ident(other) in log.w.published]
+        if is_unknown or not (
+            is_old or any(at > (row.position or 0) and log.key(other) == log.key(id) for at, other in others)
+        ):
+            found.add(("log_kept", row.node, id))
     return found
 
 
 def _same(log: OneLog) -> set[Finding]:
     found: set[Finding] = set()
     last = {log.w.rows[i].node: i for i in log.of("log_page")}
-    for i in log.of("log_kept", "log_read"):
+    for i in log.of("log_kept", "log_read", "log_compacted"):
         row = log.w.rows[i]
         other = log.at.get(row.position or 0)
         if other is None or other.node == row.node or (row.kind == "log_read" and i > last.get(row.node, -1)):
@@ -136,6 +161,8 @@ def _read(log: OneLog) -> set[Finding]:
                 found.add(("log_read", page.node, id))
         for position in range(begin, end):
             if position not in log.at or position in [row.position for row in mine]:
+                continue
+            if any(log.w.rows[j].position == position and j < i for j in log.of("log_compacted")):
                 continue
             id = ident(log.at[position])
             if id in log.w.published and log.matches(page.filter or "", id):

@@ -7,6 +7,7 @@ pages of it.
 
 import functools
 import random
+from collections.abc import Collection
 from typing import Any
 
 from resprout.core.partitions import partition_of
@@ -20,8 +21,12 @@ MESSAGE = ("publisher", "incarnation", "stream", "seq", "topic", "keys", "guaran
 
 
 class Log:
-    def __init__(self, name: str, filter_: str, founded: int, part: tuple[int, int] | None = None) -> None:
-        """`part`: its number and that of all partitions, if it is a partition of a log."""
+    def __init__(
+        self, name: str, filter_: str, founded: int, part: tuple[int, int] | None = None, grace: int | None = None
+    ) -> None:
+        """`part`: its number and that of all partitions, if it is a partition of a log. `grace`: the age at which it
+        drops tombstones, if it is compacted."""
+        self.grace = grace
         self.name = name
         self.filter = filter_
         self.part = part
@@ -34,6 +39,20 @@ class Log:
     @property
     def about(self) -> dict[str, str]:
         return {"log": self.name}
+
+    def dropped_before(self, offset: int) -> set[int]:
+        """The offsets that compaction drops if it takes all entries before an offset. An entry is made at ten times its
+        offset; each fourth publication is a tombstone."""
+        last = {self.key(at): at for at in range(offset)}
+        old = {at for at in range(offset) if self.is_tombstone(at) and (offset - 1 - at) * 10 >= (self.grace or 0)}
+        return {at for at in range(offset) if last[self.key(at)] != at} | old
+
+    def key(self, offset: int) -> tuple[str, tuple[str, ...]]:
+        row = self.kept[offset].row
+        return row.topic or "", tuple(row.keys or ())
+
+    def is_tombstone(self, offset: int) -> bool:
+        return self.kept[offset].number % 4 == 0
 
     def wants(self, sent: Sent) -> bool:
         row = sent.row
@@ -50,6 +69,8 @@ class LoggedSystem(System):
         self.steps = 0
         for log in logs:
             about = {**log.about, "replicas": " ".join(BROKERS)}
+            if log.grace is not None:
+                about["grace"] = str(log.grace)
             if log.part is not None:
                 about |= {"partition": str(log.part[0]), "partitions": str(log.part[1])}
             self.record("world", "log_declared", filter=log.filter, attributes=about)
@@ -93,6 +114,9 @@ class LoggedSystem(System):
         for log in self.logs:
             while self.take(log):
                 pass
+            if log.grace is not None:
+                self.settle_compacted(log)
+                continue
             dropped = self.rng.choice((0, 0, len(log.kept) // 3))
             for broker in BROKERS:
                 first = dropped if self.rng.random() < 0.7 else 0
@@ -103,12 +127,31 @@ class LoggedSystem(System):
             self.read(log, dropped)
         self.rows.append(end)
 
-    def read(self, log: Log, first: int) -> None:
+    def settle_compacted(self, log: Log) -> None:
+        gone: set[int] = set()
+        for broker in BROKERS:
+            upto = self.rng.randint(0, len(log.kept))
+            dropped = log.dropped_before(upto)
+            gone |= dropped
+            for offset in sorted(dropped):
+                row = self.row_of(log, offset, broker, "log_compacted")
+                more = {"at": str(10 * offset), "until": str(10 * (upto - 1))}
+                more |= {"empty": "yes"} if log.is_tombstone(offset) else {}
+                self.rows.append(change(row, attributes={**(row.attributes or {}), **more}))
+            for offset in [offset for offset in range(len(log.kept)) if offset not in dropped]:
+                self.rows.append(self.row_of(log, offset, broker, "log_kept"))
+            held = {"first": "0", "end": str(len(log.kept)), "compacted": str(upto), "runs": "yes"}
+            self.rows.append(Row(time_us=self.now, node=broker, kind="log_end", attributes={**log.about, **held}))
+        self.read(log, 0, gone)
+
+    def read(self, log: Log, first: int, gone: Collection[int] = ()) -> None:
         for reader in ("r0", "r1"):
             begin, wanted = first, self.rng.choice((log.filter, "bank/fr"))
             while begin < len(log.kept):
                 until = min(len(log.kept), begin + self.rng.randint(1, 8))
                 for offset in range(begin, until):
+                    if offset in gone and self.rng.random() < 0.7:
+                        continue
                     if any(topic_matches(wanted, topic) for topic in log.kept[offset].topics):
                         self.rows.append(self.row_of(log, offset, reader, "log_read"))
                 about = {**log.about, "from": str(begin), "until": str(until)}
@@ -129,6 +172,7 @@ class LoggedSystem(System):
 def _log_trace(seed: int, steps: int) -> tuple[Row, ...]:
     rng = random.Random(f"logs {seed}")
     logs = [Log("all", "#", rng.choice((0, 30))), Log("bank", "bank/#", 10), Log("some~1", "#", 20, part=(1, 2))]
+    logs.append(Log("last", "#", 15, grace=rng.choice((0, 60, 10_000))))
     system = LoggedSystem(seed, logs, clients=3 + seed % 3, claims=seed % 2 == 0, faults=seed % 4 < 2)
     return tuple(system.run(steps))
 

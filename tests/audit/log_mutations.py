@@ -112,6 +112,51 @@ def keep_a_hole(rows: Rows, rng: random.Random) -> Rows | None:
     return None if i is None else [*rows[:i], *rows[i + 1 :]]
 
 
+def _last_of_keys(rows: Rows) -> dict[tuple[object, object], int]:
+    """Offset of the last message of each key in the compacted log, whether it was dropped or not."""
+    there = [row for row in rows if row.kind in ("log_kept", "log_compacted") and _log(row) == "last"]
+    return {(row.topic, row.keys): row.position or 0 for row in sorted(there, key=lambda row: row.position or 0)}
+
+
+@mutation("log_kept")
+def drop_the_last_of_a_key(rows: Rows, rng: random.Random) -> Rows | None:
+    """At one replica, which notes it as if a later one were there."""
+    ends = {row.node: int(_about(row)["compacted"]) for row in rows if row.kind == "log_end" and _log(row) == "last"}
+    last = _last_of_keys(rows)
+    kept = [i for i in places(rows, "log_kept") if _log(rows[i]) == "last"]
+    i = pick(rng, [i for i in kept if (at := rows[i].position or 0) in last.values() and at < ends[rows[i].node]])
+    if i is None:
+        return None
+    about = {**_about(rows[i]), "at": "0", "until": "0"}
+    return [*rows[:i], change(rows[i], kind="log_compacted", attributes=about), *rows[i + 1 :]]
+
+
+@mutation("log_kept")
+def drop_a_young_tombstone(rows: Rows, rng: random.Random) -> Rows | None:
+    graces = [int(_about(row)["grace"]) for row in rows if row.kind == "log_declared" and "grace" in _about(row)]
+    last = _last_of_keys(rows)
+    found = [i for i in places(rows, "log_compacted") if "empty" in _about(rows[i])]
+    i = pick(rng, [i for i in found if last.get((rows[i].topic, rows[i].keys), -1) <= (rows[i].position or 0)])
+    if i is None or not graces or not graces[0]:
+        return None
+    at = rows[i].position
+    return [
+        change(row, attributes={**_about(row), "until": _about(row)["at"]})
+        if row.kind == "log_compacted" and row.position == at
+        else row
+        for row in rows
+    ]
+
+
+@mutation("log_kept")
+def drop_without_a_note(rows: Rows, rng: random.Random) -> Rows | None:
+    i = pick(rng, places(rows, "log_compacted"))
+    if i is None:
+        return None
+    at = rows[i].position
+    return [row for row in rows if row.kind != "log_compacted" or row.position != at]
+
+
 # -- what is missing --------------------------------------------------------------------------------------------------
 
 

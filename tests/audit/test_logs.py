@@ -27,6 +27,7 @@ def spoiled_log(seed: int) -> list[Row]:
     """A small trace in which one to four things are wrong, most of them about its logs."""
     rng = random.Random(seed)
     logs = [Log("all", "#", rng.choice((0, 10))), Log("bank", "bank/#", 5), Log("some~1", "#", 5, part=(1, 2))]
+    logs.append(Log("last", "#", 5, grace=rng.choice((0, 60, 10_000))))
     rows = LoggedSystem(seed, logs, clients=3, claims=seed % 4 != 0, faults=seed % 3 == 0).run(60)
     for _ in range(rng.randint(1, 4)):
         name = rng.choice(LOGS if rng.random() < 0.8 else OTHERS)

@@ -25,6 +25,7 @@ from tests.stacks.tree import SOON_US, Tree
 
 LOOKS: Final = 10
 """How often a step is looked at in that time."""
+BEAT_US: Final = 1_000_000
 RECORDED: Final = 400
 """Messages of the conversation that may be replayed."""
 STAR: Final[dict[str, str | None]] = {"b0": None, "b1": "b0", "b2": "b0"}
@@ -116,6 +117,13 @@ class FuzzedTree(Tree):
         broker = self.machines[name]
         assert isinstance(broker, ResproutBroker)
         return broker
+
+    def detector(self) -> None:
+        """A second passes for what brokers do in the background, in order: a later timer would end leases."""
+        until_us = self.now_us + BEAT_US
+        for name, timer, at_us in sorted(self._alarms, key=lambda alarm: alarm[2]):
+            if timer.background and at_us <= until_us and self._alarms.is_set(name, timer):
+                self._fire(name, timer)
 
     def one(self) -> bool:
         """Time passes only when nothing is under way, and never past a heartbeat: honest brokers keep their leases."""

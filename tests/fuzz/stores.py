@@ -12,6 +12,7 @@ from resprout.journal.interface import (
     StoreForget,
     StoreOpened,
     StoreRecord,
+    StoreTrim,
 )
 from resprout.logs.declaration import LogDeclaration
 from resprout.logs.records import LogEntry, read_entry
@@ -19,7 +20,7 @@ from resprout.logs.records import LogEntry, read_entry
 LOGS = (LogDeclaration("kept", "t", ("b0", "b2")), LogDeclaration("shared", "#", ("b0", "b1", "b2")))
 """The liar b1 keeps no replica of the first one, and one of the second."""
 
-STORES = (OpenStore, StoreRecord, StoreForget, ResetStore, FetchStore)
+STORES = (OpenStore, StoreRecord, StoreForget, StoreTrim, ResetStore, FetchStore)
 
 
 class _Store:
@@ -53,6 +54,9 @@ class MemoryStores:
                 store.records.append(effect.record)
             case StoreForget():
                 gone = max(0, len(store.records) - effect.count)
+                store.first, store.records = store.first + gone, store.records[gone:]
+            case StoreTrim():
+                gone = min(max(0, effect.position - store.first), len(store.records))
                 store.first, store.records = store.first + gone, store.records[gone:]
             case ResetStore():
                 store.first, store.records = effect.position, []

@@ -20,6 +20,7 @@ from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import Scenario
 from resprout.trace import kinds
 
+COMPACTION: Final = 'compact = true\ncompact_bytes = 65_536\ncompact_grace = "2s"'
 REPLICAS: Final = ("b0", "b1", "b2")
 SECONDS: Final = 12
 RATE: Final = 2_000
@@ -36,6 +37,7 @@ name = "ev"
 filter = "ev/#"
 replicas = ["b0", "b1", "b2"]
 partitions = {partitions}
+{compaction}
 [topology]
 kind = "tree"
 brokers = 3
@@ -123,6 +125,8 @@ class Round(msgspec.Struct, frozen=True):
     published: int
     kept: dict[str, int]
     """Messages on the disk of each replica."""
+    dropped: int
+    """Messages that replicas have dropped by compaction, each counted once."""
     missing: dict[str, int]
     """Published messages that are not on the disk of a replica."""
     read: int
@@ -132,23 +136,29 @@ class Round(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         kept = ", ".join(f"{broker} {count}" for broker, count in self.kept.items())
         missing = sum(self.missing.values())
-        return f"{self.failure}: {self.published} published; kept {kept}; {missing} missing; {self.read} read"
+        dropped = f"; {self.dropped} dropped" if self.dropped else ""
+        return f"{self.failure}: {self.published} published; kept {kept}{dropped}; {missing} missing; {self.read} read"
 
 
-def scenario(failure: str, number: int, seconds: int = SECONDS, rate: int = RATE, partitions: int = 1) -> Scenario:
-    """Return the scenario of a round. Its rate is in messages per second, of both clients together."""
+def scenario(
+    failure: str, number: int, seconds: int = SECONDS, rate: int = RATE, partitions: int = 1, compact: bool = False
+) -> Scenario:
+    """Return the scenario of a round. Its rate is in messages per second, of both clients together. `compact`: replicas
+    compact the log every 64 KiB, and it has 40 keys."""
     operations = seconds * rate // CLIENTS
     interval_ms = 1_000 * BURST * CLIENTS // rate
     text = TEXT.format(
         seed=number + 1, operations=operations, interval_ms=interval_ms, burst=BURST, until=seconds + 4,
         partitions=partitions, log="ev" if partitions == 1 else f"ev~{number % partitions}",
-        keys=0 if partitions == 1 else 4 * partitions,
+        keys=40 if compact else 0 if partitions == 1 else 4 * partitions, compaction=COMPACTION if compact else "",
     )  # fmt: skip
     return parse_scenario(text + FAILURES[failure](number))
 
 
-def run_round(failure: str, number: int, seconds: int = SECONDS, rate: int = RATE, partitions: int = 1) -> Round:
-    result = asyncio.run(RealRun(scenario(failure, number, seconds, rate, partitions)).finish())
+def run_round(
+    failure: str, number: int, seconds: int = SECONDS, rate: int = RATE, partitions: int = 1, compact: bool = False
+) -> Round:
+    result = asyncio.run(RealRun(scenario(failure, number, seconds, rate, partitions, compact)).finish())
     rows = result.rows
     published = {(row.publisher, row.incarnation, row.stream, row.seq) for row in rows if row.kind == kinds.PUBLISH}
     kept: dict[str, list[object]] = {broker: [] for broker in REPLICAS}
@@ -159,11 +169,12 @@ def run_round(failure: str, number: int, seconds: int = SECONDS, rate: int = RAT
     verdict = judge(rows)
     complaints += lines(verdict) if verdict.violated else []
     complaints += [f"{row.node} has a gap mark: {row.detail}" for row in rows if row.kind == kinds.LOG_GAP]
-    missing = {broker: len(published - set(found)) for broker, found in kept.items()}
+    gone = {(row.publisher, row.incarnation, row.stream, row.seq) for row in rows if row.kind == kinds.LOG_COMPACTED}
+    missing = {broker: len(published - gone - set(found)) for broker, found in kept.items()}
     complaints += [f"{broker} lacks {count} messages" for broker, count in missing.items() if count]
     read = sum(row.kind == kinds.LOG_READ for row in rows)
     counts = {broker: len(found) for broker, found in kept.items()}
-    return Round(failure, len(published), counts, missing, read, tuple(complaints))
+    return Round(failure, len(published), counts, len(gone), missing, read, tuple(complaints))
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -172,12 +183,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first round (default 0)")
     parser.add_argument("--failure", choices=[*FAILURES], action="append", help="only this kind of failure")
     parser.add_argument("--partitions", type=int, default=1, help="partitions of the log (default 1)")
+    parser.add_argument("--compact", action="store_true", help="let replicas compact the log meanwhile")
     wanted = parser.parse_args(arguments)
     failed = 0
     for number in range(wanted.first, wanted.first + wanted.rounds):
         for failure in wanted.failure or FAILURES:
             begun = time.monotonic()
-            found = run_round(failure, number, partitions=wanted.partitions)
+            found = run_round(failure, number, partitions=wanted.partitions, compact=wanted.compact)
             failed += bool(found.complaints)
             sys.stdout.write(f"round {number}, {time.monotonic() - begun:.0f} s, {found}\n")
             sys.stdout.writelines(f"  {line}\n" for line in found.complaints)

@@ -3,11 +3,16 @@ disks, and homes of the feed that die or do not know that they were declared dea
 
 The feed is a model of a durable subscription: each home hands out what it does not know to be acknowledged, in an order
 of its own that respects what each message depends on.
+
+In half of the schedules the log is compacted. Then each replica must hold exactly what compacting the whole log would
+leave, and every page that is read must have all messages but those that may be gone.
 """
 
 from functools import partial
 from random import Random
 from typing import Any
+
+from msgspec import structs
 
 from resprout.core.bundle import Bundle, pack_payloads, unpack_payloads
 from resprout.core.contract import Effect, Note, ProtocolMessage, SetTimer
@@ -21,11 +26,14 @@ from resprout.journal.interface import (
     StoreForget,
     StoreOpened,
     StoreRecord,
+    StoreTrim,
 )
 from resprout.logs.declaration import LogDeclaration
 from resprout.logs.feeder import LogFeeder
 from resprout.logs.messages import (
     LogAsk,
+    LogCopied,
+    LogCopyAsk,
     LogEntries,
     LogFed,
     LogFeed,
@@ -36,9 +44,12 @@ from resprout.logs.messages import (
     broker_of,
     speaker_of,
 )
+from resprout.logs.reading import Wanted
 from resprout.logs.records import read_entry
 from resprout.logs.replica import LogReplica
 from resprout.replicas.messages import ReplicaOptions
+from tests.logs.compacted import check_page, judge_compacted
+from tests.logs.nodes import Feed, Node, Store
 from tests.network import Time
 
 HASTY = (
@@ -53,56 +64,6 @@ HEALED_US = 400_000
 GAPS_AT_START = ("every replica of an earlier log was lost", "the subscription of the log was lost")
 
 
-class Store:
-    def __init__(self) -> None:
-        self.base = 0
-        self.floor = 0
-        self.records: list[bytes] = []
-        self.synced = 0
-
-    @property
-    def end(self) -> int:
-        return self.base + len(self.records)
-
-
-class Node:
-    """One broker, and its life that runs."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.life = 0
-        self.is_running = False
-        self.stores: dict[str, Store] = {}
-        self.replica: LogReplica | None = None
-        self.writes: list[Effect] = []
-        self.out: list[tuple[str, ProtocolMessage] | Effect] = []
-        self.tokens = 0
-
-    def write(self, effect: Effect) -> None:
-        self.writes.append(effect)
-
-    def send(self, broker: str, message: ProtocolMessage) -> None:
-        self.out.append((broker, message))
-
-    def do(self, effect: Effect) -> None:
-        self.out.append(effect)
-
-    def token(self) -> int:
-        self.tokens += 1
-        return self.tokens
-
-
-class Feed:
-    """A home of the durable subscription."""
-
-    def __init__(self, home: str, life: int, order: list[Bundle], feeder: LogFeeder) -> None:
-        self.home = home
-        self.life = life
-        self.order = order
-        self.feeder = feeder
-        self.handed = 0
-
-
 class LogSchedule(Time):
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -113,6 +74,14 @@ class LogSchedule(Time):
         self.snapshot_slots = rng.choice((3, 10, 1_000))
         count = rng.choice((1, 3, 3, 3, 5))
         self.log = LogDeclaration("bank", "bank/#", tuple(f"b{i}" for i in range(count)))
+        self.keys = compacting = Random(f"compaction {seed}")
+        if compacting.random() < 0.5:
+            self.log = structs.replace(
+                self.log, compact=True, compact_bytes=compacting.choice((1, 400, 2_000)),
+                compact_grace_us=compacting.choice((0, 2_000, 1 << 40)),
+            )  # fmt: skip
+        self.pages = self.compactions = 0
+        """Number of pages that were read and checked, and of replicas that have compacted."""
         self.nodes = {name: Node(name) for name in (*self.log.replicas, "x0", "x1")}
         self.sessions: dict[frozenset[str], int] = {}
         self.last_us: dict[tuple[str, str], int] = {}
@@ -154,7 +123,7 @@ class LogSchedule(Time):
         node.is_running, node.replica = False, None
         node.writes, node.out = [], []
         for name, store in node.stores.items():
-            if name == self.log.entries:
+            if name != self.log.votes:
                 del store.records[self.rng.randint(min(store.synced, len(store.records)), len(store.records)) :]
         if wipe:
             node.stores = {}
@@ -206,6 +175,12 @@ class LogSchedule(Time):
                 each.synced = len(each.records)
             store = node.stores[effect.store]
             store.floor = max(store.floor, store.end - effect.count)
+        elif isinstance(effect, StoreTrim):
+            for each in node.stores.values():
+                each.synced = len(each.records)
+            store = node.stores[effect.store]
+            gone = min(max(0, effect.position - store.base), len(store.records))
+            store.base, store.records, store.synced = store.base + gone, store.records[gone:], store.synced - gone
         elif isinstance(effect, ResetStore):
             store = node.stores[effect.store] = Store()
             store.base = store.floor = effect.position
@@ -287,6 +262,8 @@ class LogSchedule(Time):
             replica.hear_fetch(sender, message)
         elif isinstance(message, LogEntries):
             replica.hear_entries(sender, message)
+        elif isinstance(message, LogCopyAsk | LogCopied):
+            replica.hear_copy(sender, message)
         else:
             log, speaker = speaker_of(getattr(message, "group"))  # noqa: B009
             assert log == self.log.name and broker_of(speaker) == sender
@@ -314,7 +291,12 @@ class LogSchedule(Time):
         first = before[-1].last + 1 if before else 1
         count = self.rng.choice((1, 1, 3))
         content = pack_payloads([f"{publisher}.{first + place}".encode() for place in range(count)])
-        bundle = Bundle(publisher, 1, first, count, 0, "bank/a", (), Guarantee.CAUSAL, b"", content)
+        topic = "bank/a"
+        if self.log.compact:
+            topic = f"bank/{self.keys.randrange(4)}"
+            if count == 1 and self.keys.random() < 0.3:
+                content = pack_payloads([b""])
+        bundle = Bundle(publisher, 1, first, count, 0, topic, (), Guarantee.CAUSAL, b"", content)
         others = [other for other in self.published if other.publisher != publisher]
         needed = [*before[-1:], *([self.rng.choice(others)] if others and self.rng.random() < 0.6 else [])]
         self.needs[bundle.publisher, bundle.first] = tuple((each.publisher, each.first) for each in needed)
@@ -350,6 +332,8 @@ class LogSchedule(Time):
 
     def acknowledge(self, bundle: Bundle) -> None:
         self.acknowledged[bundle.publisher] = max(self.acknowledged.get(bundle.publisher, 0), bundle.last)
+        if self.log.compact:
+            return
         holders = sum(self.holds(node, bundle) for node in self.nodes.values())
         assert 2 * holders > len(self.log.replicas) or self.wipes, f"{bundle} is acknowledged with {holders} copies"
 
@@ -425,6 +409,8 @@ class LogSchedule(Time):
                 self.hand_out()
             if self.rng.random() < 0.01:
                 self.mishap()
+            if self.log.compact and self.keys.random() < 0.05:
+                self.read_somewhere()
         self.cut_off(set())
         for node in self.nodes.values():
             if not node.is_running:
@@ -433,6 +419,14 @@ class LogSchedule(Time):
         self.publish()
         self.heal()
         self.judge()
+        if self.log.compact:
+            for name in self.log.replicas:
+                node = self.nodes[name]
+                assert node.replica is not None
+                stores = {store: kept.records for store, kept in node.stores.items()}
+                first = node.stores[self.log.entries].base
+                judge_compacted(self.log, self.kept, node.replica.entries.compacted, stores, first)
+                self.compactions += bool(node.replica.entries.compacted.through)
 
     def heal(self) -> None:
         end_us = self.now_us + HEALED_US
@@ -480,3 +474,17 @@ class LogSchedule(Time):
                 assert (each.publisher, number) in seen, f"{each.publisher}.{number} is missing"
             for needed in self.needs[each.publisher, each.first]:
                 assert seen[needed] < seen[each.publisher, each.first], f"{each} stands before {needed}"
+
+    # -- compaction ----------------------------------------------------------------------------------------------------
+
+    def read_somewhere(self) -> None:
+        """Read a page at a replica that may serve reads, and check it."""
+        able = [node for node in self.nodes.values() if node.replica is not None and node.replica.can_read]
+        if able:
+            node = self.keys.choice(able)
+            assert node.replica is not None
+            offset = self.keys.randint(0, node.replica.state.end)
+            found = partial(check_page, self.log, self.kept, offset, node.replica.state.end)
+            node.replica.reader.read(Wanted(offset), found)
+            self.pages += 1
+            self.perform(node)

@@ -120,7 +120,7 @@ def test_a_leader_remembers_one_feed_of_each_broker(episode: Episode) -> None:
     for number in range(100):
         feed = f"b1.1.1.{number}"
         replica.hear_feed("b1", LogFeed("kept", feed, 5, to_bytes(LogCommand(feed, 5, 0, -1))), 0)
-    assert sum(broker == "b1" for broker in replica.feeders.values()) <= 1
+    assert sum(broker == "b1" for broker in replica.intake.feeders.values()) <= 1
 
 
 def test_a_broker_has_so_many_reads_at_a_replica_and_no_more(episode: Episode) -> None:

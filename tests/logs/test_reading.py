@@ -163,3 +163,16 @@ def test_a_read_of_the_end_waits_for_more_but_not_for_ever() -> None:
         disk.reader.tick()
         disk.answer()
     assert len(found) == 2 and not found[1].records and not found[1].reason
+
+
+@pytest.mark.parametrize("offset", [BY_TIME, LATEST])
+def test_a_read_that_finds_nothing_ends_where_the_log_ended_when_it_began(offset: int) -> None:
+    """Entries that are appended while the disk is read are not passed over."""
+    disk = Disk(5, 0)
+    found: list[FoundPage] = []
+    disk.reader.read(Wanted(offset), found.append)
+    (asked,) = disk.asked
+    disk.asked.clear()
+    disk.grow(5)
+    disk.reader.fetched(StoreFetched(asked.token, (), 0, 0))
+    assert (found[0].begin, found[0].first, found[0].records) == (0, 0, []) and found[0].end == disk.state.end > 0

@@ -2,6 +2,8 @@
 
 import pytest
 
+from resprout.logs.copying import CompactedCopy
+from resprout.logs.messages import LogCopied
 from resprout.logs.state import LogState
 from tests.logs.__main__ import main
 from tests.logs.schedule import LogSchedule
@@ -39,6 +41,32 @@ def test_the_schedules_find_a_log_that_does_not_look_for_repeats(monkeypatch: py
 def test_the_schedules_find_a_leader_that_decides_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resprout.replicas.proposer.is_majority", lambda members, of: True)
     with pytest.raises(AssertionError, match=r"copies|differs"):
+        for seed in range(1, 40):
+            LogSchedule(seed).run()
+
+
+def test_the_schedules_compact_logs_and_copy_compacted_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    copied: list[int] = []
+    hear = CompactedCopy.hear
+
+    def count(copy: CompactedCopy, broker: str, message: LogCopied) -> bool:
+        is_complete = hear(copy, broker, message)
+        copied.append(is_complete)
+        return is_complete
+
+    monkeypatch.setattr(CompactedCopy, "hear", count)
+    pages = compactions = 0
+    for seed in range(1, 61):
+        schedule = LogSchedule(seed)
+        schedule.run()
+        pages += schedule.pages
+        compactions += schedule.compactions
+    assert pages > 1_000 and compactions > 30 and sum(copied) > 5
+
+
+def test_the_schedules_find_a_compaction_that_forgets_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resprout.logs.compaction.key_of", lambda bundle: bytes(bundle.topic[:-1], "utf-8"))
+    with pytest.raises(AssertionError, match=r"compacted up to|^\d+"):
         for seed in range(1, 40):
             LogSchedule(seed).run()
 

@@ -17,3 +17,11 @@ def test_no_message_is_missing_at_any_replica(failure: str, number: int) -> None
     assert not found.complaints, "\n".join(found.complaints)
     assert found.published == seconds * rate and set(found.kept.values()) == {found.published}
     assert found.read
+
+
+@pytest.mark.parametrize("failure", FAILURES if SOAKING else ["kill -9"])
+def test_replicas_that_are_killed_while_they_compact_keep_the_last_message_of_each_key(failure: str) -> None:
+    seconds, rate = (SECONDS, RATE) if SOAKING else (FEW_SECONDS, FEW_RATE)
+    found = run_round(failure, 0, seconds, rate, compact=True)
+    assert not found.complaints, "\n".join(found.complaints)
+    assert found.published == seconds * rate > max(found.kept.values()) and found.dropped and found.read

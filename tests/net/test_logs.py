@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import resprout
@@ -13,7 +14,7 @@ from resprout.core.bundle import unpack_payloads
 from resprout.core.contract import Note
 from resprout.core.errors import UsageError
 from resprout.edge.requests import StoredMessage
-from resprout.journal.interface import FetchStore, OpenStore, ResetStore, StoreForget, StoreRecord
+from resprout.journal.interface import FetchStore, Flush, OpenStore, ResetStore, StoreForget, StoreRecord
 from resprout.journal.reading import open_reader
 from resprout.logs.declaration import LogDeclaration
 from resprout.logs.records import LogEntry, read_entry
@@ -226,6 +227,19 @@ def test_a_replica_needs_a_data_folder() -> None:
             await serve(spec, STACK, OPTIONS, QUICK, lambda note: None)
 
     run(scene())
+
+
+def test_votes_that_are_never_synced_are_kept_until_they_are_forgotten(tmp_path: Path) -> None:
+    log = msgspec.structs.replace(LOG, flush=Flush.NEVER, segment_bytes=4_096)
+    stores = LogStores(tmp_path)
+    stores.open(OpenStore(log.votes, log.vote_options, is_read=True))
+    votes = [b"%d" % n * 500 for n in range(20)]
+    for record in votes:
+        stores.apply([StoreRecord(log.votes, record)], 1)
+    stores.close()
+    again = LogStores(tmp_path)
+    assert list(again.open(OpenStore(log.votes, log.vote_options, is_read=True)).records) == votes
+    again.close()
 
 
 def test_stores_keep_records_by_position_and_forget_votes(tmp_path: Path) -> None:

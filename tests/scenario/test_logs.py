@@ -39,6 +39,17 @@ def test_a_log_has_partitions_and_clients_may_read_one() -> None:
         parse_scenario(TEXT.replace("[topology]", "partitions = 65\n[topology]").format(replicas=3))
 
 
+def test_a_compacted_log_is_written_as_it_is_read_and_retains_nothing_else() -> None:
+    more = 'compact = true\ncompact_grace = "2s"\ncompact_bytes = 1_000\n[topology]'
+    scenario = parse_scenario(TEXT.replace("[topology]", more).format(replicas=3))
+    (log,) = scenario.logs
+    assert (log.compact, log.compact_grace_us, log.compact_bytes) == (True, 2_000_000, 1_000)
+    assert parse_scenario(to_toml(scenario)).logs == scenario.logs
+    for retained in ('retain = "1h"', "retain_bytes = 1_000"):
+        with pytest.raises(UsageError, match="for ever"):
+            parse_scenario(TEXT.replace("[topology]", f"{retained}\n{more}").format(replicas=3))
+
+
 @pytest.mark.parametrize(
     ("replicas", "complaint"), [("5", "there are 4 brokers for 5 replicas"), ("0", "0"), ('["b9"]', "no broker 'b9'")]
 )

@@ -76,6 +76,8 @@ from resprout.journal.interface import Flush
 from resprout.links.frames import Goodbye
 from resprout.logs.messages import (
     LogAsk,
+    LogCopied,
+    LogCopyAsk,
     LogEntries,
     LogFed,
     LogFeed,
@@ -392,6 +394,7 @@ CONVERSATION: dict[str, Any] = {
         LogSettled("bank", 6, 41, 4, 99, "b1", False, "not here"),
         LogRead("bank", 5, -1, 10**15, 65_536, True), LogPage("bank", 5, 41, (b"seven",), 12, 99, 10**15, 77),
         LogsDeclared((DeclaredLog("bank", "bank/#", ("b0",), 10**15, 2, 1 << 30, 0, Flush.NEVER, 1 << 24),), 77),
+        LogCopyAsk("bank", 7, 3, 65_536), LogCopied("bank", 7, 41, 10**15, 5, 3, (b"seven",)),
     ),
     "a replicated log": data(
         Ask(GROUP, BALLOT), Willing(GROUP, BALLOT), Prepare(GROUP, BALLOT, 7),

@@ -62,6 +62,7 @@ FENCED: Final = ("fenced", "restart")
 _OVER: Final = (kinds.CRASH, kinds.LEAVE)
 LOGGED: Final = (
     kinds.LOG_DECLARED, kinds.LOG_FED, kinds.LOG_KEPT, kinds.LOG_GAP, kinds.LOG_END, kinds.LOG_READ, kinds.LOG_PAGE,
+    kinds.LOG_COMPACTED,
 )  # fmt: skip
 """Kinds of rows about logs."""
 

@@ -5,16 +5,20 @@ Each partition of a log with several is judged as a log of its own, which keeps 
 
 - `log_kept`: a replica holds only messages that were published before and match the log's filter, each of them once,
   at offsets without holes.
+  A log that is compacted has holes where a replica has dropped messages. Each of them must be published and match like
+  the others, and the log must hold a later message with the same topic and keys, or it is a tombstone that was past its
+  grace time.
 - `log_complete`: every replica whose broker runs has all owed messages (`audit.loss`) that match and were published
   after the log was first fed, and these replicas end at the same offset. This is judged only if the run came to rest
   with all links whole and no node frozen, more than half of the replicas run, and the stack promises more than a
   probability. Retention allows as many missing messages as it has dropped. If a log has a gap mark, only messages
-  after its latest feeding began count.
+  after its latest feeding began count. Messages that compaction has dropped were there.
 - `log_same`: an offset has the same message, bytes and place in the total order at every replica and for every
   reader, and replicas have gap marks at the same offsets.
 - `log_order`: see `audit.log_order`.
 - `log_gap`: a log has gap marks only if a node or a link failed before.
-- `log_read`: a page has every message that was requested in its range of offsets, in order.
+- `log_read`: a page has every message that was requested in its range of offsets, in order, but for those that a
+  replica had dropped by compaction before.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -54,7 +58,18 @@ class GapMark(NamedTuple):
     time_us: int
 
 
+class DroppedMessage(NamedTuple):
+    """A message that a replica has dropped by compaction."""
+
+    message: LoggedMessage
+    is_empty: bool
+    """Whether its payload is empty, so that it is a tombstone."""
+    age_us: int
+    """Age of its entry when it was dropped."""
+
+
 class LogPage(NamedTuple):
+    row: int
     node: str
     time_us: int
     begin: int
@@ -71,6 +86,8 @@ class ReplicaRecord(msgspec.Struct):
     runs: bool = False
     """Whether its broker runs at the end."""
     time_us: int = 0
+    compacted: int = 0
+    """Offset behind its compacted part."""
 
 
 class LogRecord:
@@ -83,6 +100,11 @@ class LogRecord:
         """Of the messages that match, it keeps those of this partition."""
         self.brokers: tuple[str, ...] = ()
         """Brokers that are declared to keep a replica."""
+        self.grace_us: int | None = None
+        """Age at which tombstones are dropped; None unless the log is compacted."""
+        self.dropped: list[DroppedMessage] = []
+        self.dropped_at: dict[int, int] = {}
+        """Row of the first note that a message was dropped, by its offset."""
         self.fed: list[int] = []
         """Numbers of the rows at which a broker began to feed the log."""
         self.replicas: dict[str, ReplicaRecord] = {}
@@ -103,11 +125,13 @@ class LogRecord:
         return min((replica.first for replica in self.replicas.values() if replica.runs), default=0)
 
     def agreed(self) -> dict[int, LoggedMessage]:
-        """Return the message at each offset, as the first replica by name has it."""
+        """Return the message at each offset, as the first replica by name has it, or else as it was dropped."""
         found: dict[int, LoggedMessage] = {}
         for node in sorted(self.replicas):
             for message in self.replicas[node].messages:
                 found.setdefault(message.position, message)
+        for dropped in self.dropped:
+            found.setdefault(dropped.message.position, dropped.message)
         return dict(sorted(found.items()))
 
     def told_safe(self) -> Iterator[MessageId]:
@@ -146,6 +170,7 @@ def read_logs(logged: Sequence[tuple[int, Row]]) -> list[LogRecord]:
         if row.kind == kinds.LOG_DECLARED:
             log.predicate = _predicate(number, row)
             log.brokers = tuple(about.get("replicas", "").split())
+            log.grace_us = _number(number, row, "grace") if "grace" in about else None
             if "partitions" in about:
                 log.partition, log.partitions = _number(number, row, "partition"), _number(number, row, "partitions")
                 if not 0 <= log.partition < log.partitions:
@@ -154,6 +179,10 @@ def read_logs(logged: Sequence[tuple[int, Row]]) -> list[LogRecord]:
             log.fed.append(number)
         elif row.kind == kinds.LOG_KEPT:
             log.replica(row.node).messages.append(_message(number, row))
+        elif row.kind == kinds.LOG_COMPACTED:
+            age_us = _number(number, row, "until") - _number(number, row, "at")
+            log.dropped.append(DroppedMessage(_message(number, row), "empty" in about, age_us))
+            log.dropped_at.setdefault(_offset(number, row), number)
         elif row.kind == kinds.LOG_GAP:
             gap = GapMark(_offset(number, row), row.detail or "", row.time_us)
             log.replica(row.node).gaps.append(gap)
@@ -161,12 +190,13 @@ def read_logs(logged: Sequence[tuple[int, Row]]) -> list[LogRecord]:
             replica = log.replica(row.node)
             replica.first, replica.end = _number(number, row, "first"), _number(number, row, "end")
             replica.runs, replica.time_us = "runs" in about, row.time_us
+            replica.compacted = _number(number, row, "compacted") if "compacted" in about else 0
         elif row.kind == kinds.LOG_READ:
             log.reading.setdefault(row.node, []).append(_message(number, row))
         else:
             messages = tuple(log.reading.pop(row.node, ()))
             begin, end = _number(number, row, "from"), _number(number, row, "until")
-            log.pages.append(LogPage(row.node, row.time_us, begin, end, _predicate(number, row), messages))
+            log.pages.append(LogPage(number, row.node, row.time_us, begin, end, _predicate(number, row), messages))
     return list(found.values())
 
 
@@ -174,6 +204,7 @@ def check_logs(history: History, logs: Iterable[LogRecord], owed: bytearray) -> 
     for log in logs:
         for node in sorted(log.replicas):
             yield from _check_kept(history, log, node)
+        yield from _check_dropped(history, log)
         yield from _check_same(history, log)
         yield from _gaps(history, log)
         agreed = log.agreed()
@@ -219,6 +250,7 @@ def _check_kept(history: History, log: LogRecord, node: str) -> Iterator[Anomaly
         if what:
             yield _anomaly("log_kept", history, log, message, f"{node} keeps", what)
     gaps = {gap.position for gap in replica.gaps}
+    gaps |= {position for position in log.dropped_at if position < replica.compacted}
     places = [replica.first - 1, *[message.position for message in replica.messages], replica.end]
     for last, position in pairwise(places):
         if position <= last or any(between not in gaps for between in range(last + 1, position)):
@@ -226,11 +258,35 @@ def _check_kept(history: History, log: LogRecord, node: str) -> Iterator[Anomaly
             yield Anomaly("log_kept", replica.time_us, node, (), text)
 
 
+def _check_dropped(history: History, log: LogRecord) -> Iterator[Anomaly]:
+    """Check that each dropped message has a later one with the same key in the log, or is an old tombstone."""
+    if not log.dropped:
+        return
+    last: dict[tuple[str, tuple[str, ...]], int] = {}
+    for position, message in log.agreed().items():
+        if (p := published(history, message.id)) is not None:
+            last[p.topic, p.keys] = position
+    for message, is_empty, age_us in log.dropped:
+        p = published(history, message.id)
+        is_old = is_empty and log.grace_us is not None and age_us >= log.grace_us
+        what = ""
+        if p is None or p.row > message.row:
+            what = "which was not published before"
+        elif log.predicate is not None and not log.keeps(p):
+            what = f"on {p.topic}, which it does not match"
+        elif log.grace_us is None:
+            what = "though the log is not compacted"
+        elif last.get((p.topic, p.keys), -1) <= message.position and not is_old:
+            what = "which is the last one of its key"
+        if what:
+            yield _anomaly("log_kept", history, log, message, f"{message.node} drops", what)
+
+
 def _check_same(history: History, log: LogRecord) -> Iterator[Anomaly]:
     first = log.agreed()
     reads = [message for page in log.pages for message in page.messages]
     kept = [message for node in sorted(log.replicas) for message in log.replicas[node].messages]
-    for message in (*kept, *reads):
+    for message in (*kept, *reads, *[dropped.message for dropped in log.dropped]):
         other = first.get(message.position)
         if other is None or other.node == message.node:
             continue
@@ -318,7 +374,8 @@ def _check_page(
     for position in range(page.begin, page.end):
         kept = agreed.get(position)
         p = published(history, kept.id) if kept is not None else None
-        if kept is not None and p is not None and position not in had and matches(page.predicate, p):
+        is_dropped = log.dropped_at.get(position, page.row) < page.row
+        if kept is not None and p is not None and not (position in had or is_dropped) and matches(page.predicate, p):
             what = f"in a page from {page.begin} up to {page.end} that it read at {seconds(page.time_us)}"
             name = history.naming.message(kept.id)
             text = f"{log.name}: {page.node} was not given {name} at {position}, {what}"

@@ -28,10 +28,12 @@ from resprout.core.limits import check_name
 from resprout.core.partitions import check_log_name
 from resprout.edge.client.questions import check_names
 from resprout.journal.reading import JournalReader
-from resprout.logs.records import read_entry
-from resprout.net.data_folder import EVENTS, JOURNAL, look_into, look_into_log, mend_folder
+from resprout.logs.records import CompactedPart, read_entry
+from resprout.net.data_folder import EVENTS, JOURNAL, look_into, look_into_compacted, look_into_log, mend_folder
 from resprout.net.identity.proofs import new_network_key
 from resprout.net.identity.scram import new_token, verifier_of_password, verifier_of_token
+from resprout.net.log_mending import ReplicaCheck
+from resprout.net.log_stores import LOGS
 
 
 class Forgotten(msgspec.Struct, frozen=True):
@@ -233,12 +235,13 @@ def journal(folder: Path, events: bool, log: str | None, verify: bool, as_json: 
         raise UsageError("--events and --log name different journals: give one of them")
     if log is not None:
         reader = look_into_log(folder, check_log_name(log))
-        facts = _facts(reader) | _offsets(reader)
+        part, kept = look_into_compacted(folder, log)
+        facts = _facts(reader) | _offsets(reader, part)
     else:
         reader = look_into(folder, EVENTS if events else JOURNAL)
-        facts = _facts(reader)
+        facts, kept = _facts(reader), iter(())
     if verify:
-        facts["verified"] = sum(1 for _ in reader.all_from(reader.first))
+        facts["verified"] = sum(1 for _ in reader.all_from(reader.first)) + sum(1 for _ in kept)
     if as_json:
         tell_json(facts)
         return
@@ -248,7 +251,8 @@ def journal(folder: Path, events: bool, log: str | None, verify: bool, as_json: 
     )
     if log is not None:
         first, end = facts["first_offset"], facts["end_offset"]
-        tell(f"{folder}: log {log}: offsets {f'{first} to {end - 1}' if end > first else 'none'}")
+        upto = f", compacted up to {facts['compacted']}" if "compacted" in facts else ""
+        tell(f"{folder}: log {log}: offsets {f'{first} to {end - 1}' if end > first else 'none'}{upto}")
     if verify:
         tell(f"{folder}: {facts['verified']} records are intact")
 
@@ -265,10 +269,14 @@ def _facts(reader: JournalReader) -> dict[str, Any]:
     }
 
 
-def _offsets(reader: JournalReader) -> dict[str, Any]:
-    """Return the first offset of a replica, and the one behind the last."""
+def _offsets(reader: JournalReader, part: CompactedPart) -> dict[str, Any]:
+    """Return the first offset of a replica, and the one behind the last. `part`: its compacted part."""
     ends = [reader.read(position, 1)[:1] for position in (reader.first, reader.end - 1) if reader.end > reader.first]
     entries = [read_entry(kept.record) for found in ends for kept in found]
+    if part.through:
+        last = entries[-1] if entries and entries[-1] is not None else None
+        end = max(part.end, last.following if last is not None else 0)
+        return {"first_offset": 0, "end_offset": end, "compacted": part.end}
     if not entries or entries[0] is None or entries[-1] is None:
         return {"first_offset": 0, "end_offset": 0}
     return {"first_offset": entries[0].offset, "end_offset": entries[-1].following}
@@ -280,7 +288,9 @@ def _when(time_us: int) -> str:
 
 @click.command()
 @click.argument("folder", type=LocalPath(), metavar="DIR")
-def mend(folder: Path) -> None:
+@click.option("--discard-replica", "discarded", multiple=True, metavar="LOG",
+              help="Set the replica of this log aside; may be repeated.")  # fmt: skip
+def mend(folder: Path, discarded: tuple[str, ...]) -> int:
     """Recover the intact records in DIR, the --data folder of a broker that refuses to start with it.
 
     Damaged segments stay beside them under other names, and records keep their positions. The broker may or may not
@@ -288,8 +298,13 @@ def mend(folder: Path) -> None:
 
     Each damaged segment is rewritten beside the damaged file, so DIR needs as much free space as its intact records
     take: at most the size of the damaged segments. Without it nothing is changed, and the error has the amount.
+
+    A damaged replica of a log is set aside if other brokers have replicas: the broker then begins with an empty one,
+    and fetches the log from them. Otherwise nothing is changed, and the exit status is 1; --discard-replica sets it
+    aside all the same.
     """
-    for name, done in mend_folder(folder):
+    journals, replicas = mend_folder(folder, discarded)
+    for name, done in journals:
         place = folder / name
         kept = "1 record is" if done.records == 1 else f"{done.records} records are"
         if not done.asides:
@@ -301,3 +316,21 @@ def mend(folder: Path) -> None:
             f"{place}: {kept} kept; positions that are missing: {gone or 'none'}; damaged bytes,"
             f" {done.damaged_bytes} of them, are in {asides}"
         )
+    tell_lines([line for one in replicas for line in _replica_lines(folder, one)])
+    return 1 if any(one.damage and not one.asides for one in replicas) else 0
+
+
+def _replica_lines(folder: Path, one: ReplicaCheck) -> list[str]:
+    name = f"{folder / LOGS}: replica of the log {one.log}"
+    if one.asides:
+        why = one.damage or "discarded"
+        whence = f" from {', '.join(one.others)}" if one.others else " from other replicas, if there are any"
+        line = f"{name}: {why}; it is set aside in {', '.join(one.asides)}: the broker fetches the log anew{whence}"
+    elif one.damage:
+        line = (
+            f"{name}: {one.damage}; no other replica is known, so nothing was changed: --discard-replica {one.log} sets"
+            " it aside, and its messages are in no other place if it is the only one"
+        )
+    else:
+        line = f"{name}: not damaged"
+    return [*[f"{name}: {torn}" for torn in one.torn], line]

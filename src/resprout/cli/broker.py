@@ -110,6 +110,8 @@ LAST_WORDS_SECONDS: Final = 5.0
     "--drain-seconds", type=click.IntRange(0, DRAIN_SECONDS_MAX), metavar="N",
     help="Seconds to hand over messages and clients after SIGTERM; 0: end at once. [30]",
 )  # fmt: skip
+@click.option("--note-compaction", is_flag=True, hidden=True,
+              help="Note each message that a log drops by compaction: for programs that judge runs.")  # fmt: skip
 @click.option("--stop-with-stdin", is_flag=True, help="Stop when standard input ends: for programs that start brokers.")
 def broker(
     name: str | None,
@@ -144,6 +146,7 @@ def broker(
     announce: Path | None,
     as_json: bool,
     drain_seconds: int | None,
+    note_compaction: bool,
     stop_with_stdin: bool,
 ) -> int:
     """Run one broker of a tree until SIGTERM.
@@ -187,7 +190,7 @@ def broker(
         most = incarnation_max()
         if incarnation is not None and most is not None and incarnation > most:
             raise UsageError(f"--incarnation {incarnation}: no other broker would believe it; at most {most} today")
-        return run_loop(_Life(settings, incarnation, voice, stop_with_stdin, force_found).live())
+        return run_loop(_Life(settings, incarnation, voice, stop_with_stdin, force_found, note_compaction).live())
     except ResproutError as error:
         if log_format == LOG_FORMATS[0]:
             raise
@@ -199,8 +202,15 @@ class _Life:
     """The process of a broker, from its first question to its last word."""
 
     def __init__(
-        self, settings: Settings, incarnation: int | None, voice: Voice, stop_with_stdin: bool, force_found: bool
+        self,
+        settings: Settings,
+        incarnation: int | None,
+        voice: Voice,
+        stop_with_stdin: bool,
+        force_found: bool,
+        is_traced: bool = False,
     ) -> None:
+        self._is_traced = is_traced
         self._settings = settings
         self._incarnation = incarnation
         self._voice = voice
@@ -344,7 +354,7 @@ class _Life:
             settings.name, life, settings.listen, company.parent, company.peers, settings.delays_s, company.contacts,
             settings.advertise, settings.data, self._barred, settings.site, settings.journal,
             settings.keep, settings.events, kept.memory, founds, given if seeks else (), _force_command(),
-            logs=settings.logs, roster=settings.roster,
+            logs=settings.logs, roster=settings.roster, is_traced=self._is_traced,
         )  # fmt: skip
 
     async def _company(self, members: Mapping[str, Address]) -> FoundCompany | None:

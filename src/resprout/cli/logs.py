@@ -16,7 +16,7 @@ from resprout.core.limits import PARTITIONS, check_name, parse_size
 from resprout.core.partitions import check_log_name, partition_name, split_name
 from resprout.filters.predicate import check_filter
 from resprout.journal.interface import Flush
-from resprout.logs.declaration import REPLICAS_MAX, LogDeclaration
+from resprout.logs.declaration import REPLICAS_MAX, LogDeclaration, check_log
 from resprout.net.accounts import JournalAccount, TreeSurvey
 from resprout.scenario.reader import parse_duration
 from resprout.stacks.status import Absent, LogSeen, PositionSeen
@@ -30,6 +30,8 @@ class ReplicaView(msgspec.Struct, frozen=True):
     """`leader`, `follower`, `joining`, `stopped`, or `no answer`."""
     first: int | Absent = msgspec.UNSET
     end: int | Absent = msgspec.UNSET
+    compacted: int | Absent = msgspec.UNSET
+    """Offset up to which it is compacted."""
     behind: int | Absent = msgspec.UNSET
     """Offsets that it lacks compared with the leader."""
     behind_seconds: float = 0.0
@@ -49,6 +51,8 @@ class LogView(msgspec.Struct, frozen=True):
     end: int | Absent
     replicas: tuple[ReplicaView, ...]
     positions: tuple[PositionSeen, ...]
+    compact: bool
+    """Whether it keeps the last message of each key for ever, and drops others."""
     notices: tuple[str, ...]
     """Problems that an operator should act on."""
 
@@ -77,7 +81,8 @@ def _view(name: str, found: TreeSurvey) -> LogView:
     notices += [f"{broker}: log {name}: its broker does not answer" for broker in silent]
     return LogView(
         name, any_of.filter, leader, feeder, seen[feeder].unfed if feeder else 0, best.first, best.end,
-        tuple([_replica(broker, seen.get(broker), best) for broker in brokers]), best.positions, tuple(notices),
+        tuple([_replica(broker, seen.get(broker), best) for broker in brokers]), best.positions, any_of.compact,
+        tuple(notices),
     )  # fmt: skip
 
 
@@ -89,7 +94,9 @@ def _replica(broker: str, log: LogSeen | None, best: LogSeen) -> ReplicaView:
     if log is None:
         return ReplicaView(broker, "no answer")
     behind = max(0, _end_of(best) - log.end) if isinstance(log.end, int) else msgspec.UNSET
-    return ReplicaView(broker, log.role or "no replica", log.first, log.end, behind, log.behind_seconds, log.trouble)
+    return ReplicaView(
+        broker, log.role or "no replica", log.first, log.end, log.compacted, behind, log.behind_seconds, log.trouble
+    )
 
 
 def log_line(view: LogView) -> str:
@@ -162,15 +169,17 @@ def describe(log_name: str, access: Access, as_json: bool) -> int:
 
 
 def _lines(view: LogView) -> list[str]:
+    compacted = ", compacted by key" if view.compact else ""
     waiting = f", {view.unfed} bundles wait" if view.unfed else ""
     lines = [
-        f"log {view.name} keeps {view.filter}, offsets {_range(view.first, view.end)}",
+        f"log {view.name} keeps {view.filter}, offsets {_range(view.first, view.end)}{compacted}",
         f"leader {view.leader or 'none'}; fed from {view.feeder or 'nowhere'}{waiting}",
     ]
     for one in view.replicas:
         behind = f", {one.behind} behind" if isinstance(one.behind, int) else ""
         since = f" for {one.behind_seconds:.0f} s" if one.behind_seconds else ""
-        lines.append(f"replica {one.broker}  {one.role}  offsets {_range(one.first, one.end)}{behind}{since}")
+        upto = f", compacted up to {one.compacted}" if isinstance(one.compacted, int) else ""
+        lines.append(f"replica {one.broker}  {one.role}  offsets {_range(one.first, one.end)}{upto}{behind}{since}")
     lines += [f"position {one.name}  {one.offset}, lag {one.lag}" for one in view.positions]
     return [*lines, *view.notices]
 
@@ -203,7 +212,8 @@ async def _create(log: LogDeclaration, replicas: str, timeout: float, access: Ac
     async with connected(access) as client:
         await client.create_log(
             log.name, log.filter, replicas=brokers, retain_bytes=log.retain_bytes, retain_us=log.retain_us,
-            flush=log.flush.value, partitions=log.partitions, timeout=timeout,
+            flush=log.flush.value, partitions=log.partitions, compact=log.compact,
+            compact_grace_us=log.compact_grace_us, compact_bytes=log.compact_bytes, timeout=timeout,
         )  # fmt: skip
     return brokers
 
@@ -220,11 +230,16 @@ async def _create(log: LogDeclaration, replicas: str, timeout: float, access: Ac
               show_default=True, help="When votes are synced to disk.")  # fmt: skip
 @click.option("--partitions", type=click.IntRange(1, PARTITIONS), default=1, show_default=True, metavar="N",
               help="Messages with equal first keys stay in order; more leaders share the work.")  # fmt: skip
+@click.option("--compact", is_flag=True, help="Keep the last message of each topic and key for ever, and drop others.")
+@click.option("--compact-grace", default="24h", show_default=True, metavar="TIME",
+              help="Age at which a compacted log drops a message with an empty payload.")  # fmt: skip
+@click.option("--compact-bytes", default="16MiB", show_default=True, metavar="SIZE",
+              help="New messages after which a replica compacts.")  # fmt: skip
 @click.option("--timeout", type=click.FloatRange(min=0.1), default=CREATE_SECONDS, show_default=True, metavar="SECONDS",
               help="How long to wait until the log runs.")  # fmt: skip
 def create(
     log_name: str, topic_filter: str, access: Access, replicas: str, retain_bytes: str, retain: str, flush: str,
-    partitions: int, timeout: float,
+    partitions: int, compact: bool, compact_grace: str, compact_bytes: str, timeout: float,
 ) -> int:  # fmt: skip
     """Create the log NAME of all messages that match FILTER. Returns when it keeps every later message.
 
@@ -232,17 +247,21 @@ def create(
         resprout log create bank 'bank/#'
         resprout log create audit '#' --replicas b0,b2,b4 --retain 720h
         resprout log create clicks 'clicks/#' --partitions 8
+        resprout log create prices 'prices/#' --compact
 
     All brokers learn of it, and remember it on their disks. With rules, only identities that may `operate` can do this.
     """
     retain_us = parse_duration(retain) if retain else 0
     declared = LogDeclaration(
         check_name(log_name, "name of a log"), check_filter(topic_filter), (), parse_size(retain_bytes), retain_us,
-        Flush(flush), partitions=partitions,
+        Flush(flush), partitions=partitions, compact=compact, compact_grace_us=parse_duration(compact_grace),
+        compact_bytes=parse_size(compact_bytes),
     )  # fmt: skip
+    check_log(msgspec.structs.replace(declared, replicas=("b",)))
     brokers = run_loop(_create(declared, replicas, timeout, access))
     divided = f" in {partitions} partitions" if partitions > 1 else ""
-    tell(f"log {log_name} keeps {topic_filter} at {', '.join(brokers)}{divided}")
+    compacted = ", compacted by key" if compact else ""
+    tell(f"log {log_name} keeps {topic_filter} at {', '.join(brokers)}{divided}{compacted}")
     return 0
 
 

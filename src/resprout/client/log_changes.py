@@ -14,7 +14,7 @@ from resprout.client.errors import LogError, TimedOutError
 from resprout.client.past_events import PAGE_BYTES, read_request
 from resprout.client.positions import PositionClient
 from resprout.core.errors import UsageError
-from resprout.core.limits import PARTITIONS, check_name
+from resprout.core.limits import COMPACT_BYTES, COMPACT_GRACE_US, PARTITIONS, check_name
 from resprout.core.message_fields import NUMBER_MAX
 from resprout.edge.position_messages import LogChange
 from resprout.edge.requests import ChangeLogRequest
@@ -37,12 +37,18 @@ class LogAdmin(PositionClient):
         retain_us: int = 0,
         flush: str = "always",
         partitions: int = 1,
+        compact: bool = False,
+        compact_grace_us: int = COMPACT_GRACE_US,
+        compact_bytes: int = COMPACT_BYTES,
         timeout: float = CREATE_SECONDS,
     ) -> None:
         """Create a log of the messages that match `filter`, at the brokers named in `replicas`. Returns when the log
         keeps every later message.
 
-        With several `partitions`, messages with equal first keys stay in order, and others need not (docs/logs.md).
+        With several `partitions`, messages with equal first keys stay in order, and others need not. With `compact`,
+        the last message of each key is kept for ever, and earlier ones are dropped when there are `compact_bytes` of
+        new messages; a message with an empty payload is dropped, too, when it is older than `compact_grace_us`
+        (docs/logs.md).
 
         All brokers learn of the log, and remember it on their disks. Raises LogError if the broker refuses, because
         the name is taken, a replica is unknown, or this client may not `operate`. Raises TimedOutError if the log does
@@ -59,13 +65,26 @@ class LogAdmin(PositionClient):
         check_count(retain_bytes, "retain_bytes", 0, NUMBER_MAX)
         check_count(retain_us, "retain_us", 0, NUMBER_MAX)
         check_count(partitions, "partitions", 1, PARTITIONS)
+        check_count(compact_grace_us, "compact_grace_us", 0, NUMBER_MAX)
+        check_count(compact_bytes, "compact_bytes", 0, NUMBER_MAX)
         log = LogDeclaration(
-            name, filter, _brokers(replicas), retain_bytes, retain_us, Flush(flush), partitions=partitions
-        )
+            name, filter, _brokers(replicas), retain_bytes, retain_us, Flush(flush), partitions=partitions,
+            compact=bool(compact), compact_grace_us=compact_grace_us, compact_bytes=compact_bytes,
+        )  # fmt: skip
         check_log(log)
         await self._change_log(
             ChangeLogRequest(
-                LogChange.CREATE, name, filter, log.replicas, retain_bytes, retain_us, log.flush, partitions=partitions
+                LogChange.CREATE,
+                name,
+                filter,
+                log.replicas,
+                retain_bytes,
+                retain_us,
+                log.flush,
+                partitions=partitions,
+                compact=log.compact,
+                compact_grace_us=compact_grace_us,
+                compact_bytes=compact_bytes,
             )
         )
         reason = ""

@@ -32,6 +32,10 @@ KEYS_PER_PUBLICATION: Final = 64
 
 PARTITIONS: Final = 64
 """Partitions of one log."""
+COMPACT_GRACE_US: Final = 24 * 3_600 * 1_000_000
+"""Age at which a compacted log drops a tombstone, unless it says otherwise."""
+COMPACT_BYTES: Final = 16 << 20
+"""Bytes of new entries after which a replica of a compacted log compacts, unless the log says otherwise."""
 
 ATTRIBUTES_PER_MESSAGE: Final = 64
 ATTRIBUTE_NAME_BYTES: Final = 128

@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 
 from resprout.core.contract import ClientMessage, ProtocolMessage
+from resprout.core.limits import COMPACT_BYTES, COMPACT_GRACE_US
 from resprout.core.message_fields import BoundedNumber, Microseconds, PartitionCount, PositionOffset, SeveralPartitions
 from resprout.journal.interface import Flush
 
@@ -66,6 +67,9 @@ class ChangeLog(ClientMessage, frozen=True, tag=330):
     flush: Flush
     segment_bytes: Annotated[int, msgspec.Meta(ge=4_096, le=1 << 31)]
     partitions: PartitionCount = 1
+    compact: bool = False
+    compact_grace_us: Microseconds = COMPACT_GRACE_US
+    compact_bytes: BoundedNumber = COMPACT_BYTES
 
 
 class LogChanged(ProtocolMessage, frozen=True, tag=331):

@@ -7,7 +7,7 @@ import msgspec
 
 from resprout.core.contract import EndCode
 from resprout.core.guarantee import Guarantee, ReceiptLevel
-from resprout.core.limits import AttributeValue
+from resprout.core.limits import COMPACT_BYTES, COMPACT_GRACE_US, AttributeValue
 from resprout.core.message import Message
 from resprout.edge.durable_messages import Settlement, Span, Standing
 from resprout.edge.messages import EventGap, EventRead
@@ -190,6 +190,9 @@ class ChangeLogRequest(msgspec.Struct, frozen=True):
     flush: Flush = Flush.ALWAYS
     segment_bytes: int = 16 << 20
     partitions: int = 1
+    compact: bool = False
+    compact_grace_us: int = COMPACT_GRACE_US
+    compact_bytes: int = COMPACT_BYTES
 
 
 class LogChangeAnswered(msgspec.Struct, frozen=True):

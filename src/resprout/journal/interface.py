@@ -5,7 +5,8 @@ A broker with a journal of events keeps the events that it was given, for reader
 
 A *store* is a journal with a name of its own, for the replica of a log. The machine opens it with `OpenStore`, and is
 given what it holds with `StoreOpened`. Then it appends (`StoreRecord`), forgets the oldest (`StoreForget`), begins at
-another position (`ResetStore`) and reads (`FetchStore`, answered by `StoreFetched`).
+another position (`ResetStore`), gives up what is retained (`StoreTrim`) and reads (`FetchStore`, answered by
+`StoreFetched`).
 
 A journal is a folder of files that are only appended to. A segment is named by its first position; its index stands
 beside it once the segment is sealed. Each driver has its own `Files`: `net.disk` real files, `sim.disk` virtual ones,
@@ -130,6 +131,8 @@ class StoreOpened(Event):
     end: int
     reason: str = ""
     """Why it cannot be used."""
+    warning: str = ""
+    """One line for people when a torn write was cut off."""
 
 
 class StoreRecord(Effect):
@@ -145,6 +148,14 @@ class StoreForget(Effect):
 
     store: str
     count: int
+
+
+class StoreTrim(Effect):
+    """Remove the segments of a store that end before this position, whatever is to be retained. All stores are on the
+    disk before that."""
+
+    store: str
+    position: int
 
 
 class ResetStore(Effect):

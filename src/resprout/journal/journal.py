@@ -122,6 +122,11 @@ class Journal:
         """What need not be retained at this time. It happens with every `append`, too."""
         self._drop(time_us)
 
+    def trim(self, position: int) -> None:
+        """Remove the segments that end before this position, whatever is to be retained."""
+        while self._sealed and self._sealed[0].end <= position and self._remove_first():
+            pass
+
     def reader(self) -> JournalReader:
         """Of what is here now; it goes on when more is appended, and may be used by another thread."""
         active = self._active.copy()
@@ -213,14 +218,20 @@ class Journal:
         needed = min((self.floor, *self._holds.values()))
         size = self.size
         while self._sealed and self._sealed[0].end <= needed and self._is_too_much(self._sealed[0], size, time_us):
-            gone = self._sealed[0]
-            try:
-                self._files.remove(segment_name(gone.base))
-                self._files.remove(index_name(gone.base))
-            except OSError:  # it takes room until the next attempt, with the next batch
+            size -= self._sealed[0].size
+            if not self._remove_first():
                 return
-            self._sealed.popleft()
-            size -= gone.size
+
+    def _remove_first(self) -> bool:
+        """Remove the oldest segment. Returns whether that was possible."""
+        gone = self._sealed[0]
+        try:
+            self._files.remove(segment_name(gone.base))
+            self._files.remove(index_name(gone.base))
+        except OSError:  # it takes room until the next attempt
+            return False
+        self._sealed.popleft()
+        return True
 
     def _is_too_much(self, segment: Index, size: int, time_us: int) -> bool:
         options = self.options

@@ -2,6 +2,8 @@
 
 A declaration comes from the configuration of all brokers, or from a command (`logs.table`). A log that is created again
 under a name that was deleted is another log. It has another generation, and so other stores and another feed.
+
+A log with `compact` keeps the last message of each key for ever (`logs.compaction`).
 """
 
 from collections.abc import Sequence
@@ -10,8 +12,8 @@ from typing import Annotated, Final
 import msgspec
 
 from resprout.core.errors import UsageError
-from resprout.core.limits import PARTITIONS, check_name
-from resprout.core.message_fields import BoundedNumber, Microseconds, PartitionCount
+from resprout.core.limits import COMPACT_BYTES, COMPACT_GRACE_US, PARTITIONS, check_name
+from resprout.core.message_fields import NUMBER_MAX, BoundedNumber, Microseconds, PartitionCount
 from resprout.core.partitions import partition_name
 from resprout.filters.predicate import check_filter
 from resprout.journal.interface import Flush, JournalOptions
@@ -22,6 +24,9 @@ REPLICAS_MAX: Final = 9
 NAME_BYTES: Final = 40
 """Most characters in the name of a log or of a replica's broker, because feeds and replicas are named after both."""
 
+
+COMPACTED: Final = 2
+"""Stores for compacted entries: one in use, and one that the next compaction writes."""
 
 SegmentBytes = Annotated[int, msgspec.Meta(ge=4_096, le=1 << 31)]
 
@@ -45,6 +50,12 @@ class LogDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Number of the last change of this declaration by a command."""
     partitions: PartitionCount = 1
     """Number of partitions (`logs.partitions`). With one, the log keeps one order of all its messages."""
+    compact: bool = False
+    """Whether replicas drop messages that have a later one with the same topic and keys. They retain the others."""
+    compact_grace_us: Microseconds = COMPACT_GRACE_US
+    """Age beyond which a compacted log drops a tombstone, which is a message with an empty payload."""
+    compact_bytes: BoundedNumber = COMPACT_BYTES
+    """Bytes of new entries after which a replica compacts, if they are as many as those that it kept last time."""
 
     @property
     def parts(self) -> tuple["LogDeclaration", ...]:
@@ -86,13 +97,25 @@ class LogDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"{self.key}.entries"
 
     @property
+    def compacted(self) -> tuple[str, ...]:
+        """Names of the stores with compacted entries; none unless the log is compacted."""
+        return tuple([f"{self.key}.compacted{number}" for number in range(COMPACTED)]) if self.compact else ()
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        """Names of all stores of a replica."""
+        return (self.votes, self.entries, *self.compacted)
+
+    @property
     def vote_options(self) -> JournalOptions:
         return JournalOptions(flush=self.flush, segment_bytes=self.segment_bytes)
 
     @property
     def entry_options(self) -> JournalOptions:
         """Journal options of the entries. They need no sync of their own: a replica syncs them before it drops
-        votes."""
+        votes. Of a compacted log, entries are dropped by compaction alone."""
+        if self.compact:
+            return JournalOptions(flush=Flush.NEVER, segment_bytes=self.segment_bytes, retain_bytes=NUMBER_MAX)
         return JournalOptions(
             flush=Flush.NEVER,
             segment_bytes=self.segment_bytes,
@@ -109,6 +132,8 @@ def check_log(log: LogDeclaration) -> None:
     check_filter(log.filter)
     if not 0 < len(log.replicas) <= REPLICAS_MAX or len(set(log.replicas)) < len(log.replicas):
         raise UsageError(f"log {log.name!r}: it needs 1 to {REPLICAS_MAX} different brokers as replicas")
+    if log.compact and log.retain_us:
+        raise UsageError(f"log {log.name!r}: a compacted log keeps the last message of each key for ever: no `retain`")
     if not 1 <= log.partitions <= PARTITIONS:
         raise UsageError(f"log {log.name!r}: it has 1 to {PARTITIONS} partitions, not {log.partitions}")
     for broker in log.replicas:

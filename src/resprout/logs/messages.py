@@ -1,4 +1,4 @@
-"""Messages between brokers about logs: tags 312 to 319, 321, 322, 325, 326 and 329.
+"""Messages between brokers about logs: tags 312 to 319, 321, 322, 325, 326, 329, 336 and 337.
 
 Replicas also exchange those of `replicas`.
 Any of these messages may be lost with its session. A broker that needs an answer repeats its request.
@@ -9,7 +9,7 @@ from typing import Annotated, Final, Protocol
 import msgspec
 
 from resprout.core.contract import BrokerMessage, Effect, ProtocolMessage
-from resprout.core.message_fields import BoundedNumber, Derived, Microseconds, Otherwise, PositionOffset
+from resprout.core.message_fields import BoundedNumber, Derived, GrowingNumber, Microseconds, Otherwise, PositionOffset
 from resprout.logs.table import DeclaredLog
 
 FETCH_BYTES: Final = 256 << 10
@@ -107,6 +107,37 @@ class LogEntries(BrokerMessage, frozen=True, tag=319):
         return sum(len(record) for record in self.records)
 
 
+class LogCopyAsk(BrokerMessage, frozen=True, tag=336):
+    """Request of a replica for compacted entries, answered by `LogCopied`."""
+
+    log: str
+    through: BoundedNumber
+    """The compacted part that it has begun to copy, by the number behind it; 0: any."""
+    place: BoundedNumber
+    """Number of entries of it that it has."""
+    size: Annotated[int, msgspec.Meta(ge=1, le=FETCH_BYTES)]
+
+
+class LogCopied(BrokerMessage, frozen=True, tag=337):
+    """Answer to `LogCopyAsk`: compacted entries of the sender. If its compacted part is not the requested one, the
+    first ones of the part that it has."""
+
+    log: str
+    through: GrowingNumber
+    """Number of the first entry behind the compacted part, the offset there, and the time of the entry before."""
+    end: GrowingNumber
+    time_us: Microseconds
+    count: Annotated[BoundedNumber, Derived("`through`", Otherwise.IGNORED)]
+    """Number of entries in the compacted part."""
+    place: Annotated[BoundedNumber, Derived("the entries that the receiver has", Otherwise.IGNORED)]
+    """Number of entries before these."""
+    records: tuple[bytes, ...]
+
+    @property
+    def bulk(self) -> int:
+        return sum(len(record) for record in self.records)
+
+
 class LogRead(BrokerMessage, frozen=True, tag=321):
     """Request for messages from an offset or a time on, from the broker of a reader. Answered by `LogPage`."""
 
@@ -139,6 +170,10 @@ class LogPage(BrokerMessage, frozen=True, tag=322):
     """Number that differs for an earlier log of the same name."""
     reason: str = ""
     """Reason why this replica cannot read; empty if it can."""
+    compacted: Annotated[BoundedNumber, Derived("`end`", Otherwise.LIMITED)] = 0
+    """Offset up to which offsets without a message are holes that compaction has made."""
+    covered: Annotated[BoundedNumber, Derived("`end`", Otherwise.LIMITED)] = 0
+    """Offset up to which the page has everything of a compacted log, if that is beyond its last entry."""
 
     @property
     def bulk(self) -> int:
@@ -203,7 +238,7 @@ class LogsDeclared(BrokerMessage, frozen=True, tag=329):
 
 LOG_MESSAGES = (
     LogAsk, LogTold, LogFound, LogFeed, LogFed, LogLed, LogFetch, LogEntries, LogRead, LogPage, LogSettle, LogSettled,
-    LogsDeclared,
+    LogsDeclared, LogCopyAsk, LogCopied,
 )  # fmt: skip
 
 

@@ -3,6 +3,9 @@
 Entries are stored by number, and readers name offsets or times. Both rise from entry to entry, so a read does a binary
 search. Entries that earlier reads have found narrow it. A page that follows another page needs no search.
 
+Compaction leaves holes between offsets. An entry is found by its index (`entries`): the wanted one is the first entry
+that ends behind the offset. When a compacted part was replaced, pending reads begin again.
+
 A read at the end may wait for more (`waits`). It is answered when there is an entry, or after some ticks without one.
 """
 
@@ -55,19 +58,23 @@ class FoundPage(msgspec.Struct, frozen=True):
     """Time of the first entry; 0 if there is none."""
     reason: str = ""
     """Reason why the read failed; empty if it did not."""
+    compacted: int = 0
+    """Offset up to which offsets without a message are holes that compaction has made."""
+    covered: int = 0
+    """Offset up to which the page has everything of a compacted log, if that is beyond its last entry."""
 
 
 Found = Callable[[FoundPage], None]
 
 
 class _Point(msgspec.Struct, frozen=True, order=True):
-    number: int
+    index: int
     offset: int
     time_us: int
 
 
 class _Read:
-    """One pending read. The wanted entry is one from `low` up to and including `high`."""
+    """One pending read. The index of the wanted entry is one from `low` up to and including `high`."""
 
     def __init__(self, wanted: Wanted, found: Found) -> None:
         self.wanted = wanted
@@ -75,6 +82,12 @@ class _Read:
         self.low = 0
         self.high = 0
         self.ticks = 0
+        self.shift = 0
+        """What to add to a position in the store that is being read to have the index."""
+        self.claim = 0
+        """Value of `LogEntryStore.claims` when it began."""
+        self.end = 0
+        """Offset behind the last entry when it began: entries that came later are not what it looked for."""
         self.page: StoreFetched | None = None
         """The page that was found, while the first offset is still being read."""
 
@@ -92,14 +105,15 @@ class LogReader:
         """Pending reads of the store, by token."""
         self._waiting: list[_Read] = []
         self._points: list[_Point] = []
-        """Entries that earlier reads have found, sorted by number."""
+        """Entries that earlier reads have found, sorted by index."""
         self._following: OrderedDict[int, int] = OrderedDict()
-        """Number of the next entry, by the offset at which a page ended."""
+        """Index of the next entry, by the offset at which a page ended."""
         self._ticks = 0
         self._seen_at = 0
         """Number of entries when the first entry was last read."""
         self._first: _Point | None = None
         """The first entry of the store when it was last read."""
+        entries.adopted = self._forget
 
     def read(self, wanted: Wanted, found: Found) -> None:
         if len(self._reads) + len(self._waiting) >= READS_MAX:
@@ -115,7 +129,7 @@ class LogReader:
     @property
     def first(self) -> int | None:
         """The first offset of this replica when it was last read; None before that."""
-        if not self._end()[0] or not (self._entries.first or self._first):
+        if not self._end()[0] or not (self._entries.first or self._first) or self._declaration.compact:
             return 0
         return self._first.offset if self._first is not None else None
 
@@ -144,18 +158,25 @@ class LogReader:
         come."""
         self._ticks += 1
         number, _ = self._end()
-        if self._ticks % FIRST_TICKS == 0 and number > self._seen_at:
+        if self._ticks % FIRST_TICKS == 0 and number > self._seen_at and not self._declaration.compact:
             self._seen_at = number
             self._begin(_Read(Wanted(BY_TIME, size=1), lambda page: None))
+
+    def _forget(self) -> None:
+        """Forget where entries are, because another compacted part was put in place."""
+        self._points.clear()
+        self._following.clear()
+        self._first = None
 
     # -- the search ----------------------------------------------------------------------------------------------------
 
     def _begin(self, read: _Read) -> None:
         number, end = self._end()
-        read.low, read.high = self._entries.first, number
+        read.claim, read.page, read.end = self._entries.claims, None, end
+        read.low, read.high = self._entries.start, self._entries.index_of(number)
         wanted = read.wanted
         if wanted.offset == LATEST or wanted.offset >= end or not number:
-            read.low = number
+            read.low = read.high
         elif wanted.offset == BY_TIME and not wanted.time_us:
             read.high = read.low
         elif (known := self._following.get(wanted.offset)) is not None:
@@ -172,32 +193,35 @@ class LogReader:
         else:
             at = bisect_right(points, wanted.time_us - 1, key=lambda point: point.time_us)
         if at:
-            read.low = max(read.low, points[at - 1].number)
+            read.low = max(read.low, points[at - 1].index)
         if at < len(points):
-            read.high = max(read.low, min(read.high, points[at].number))
+            read.high = max(read.low, min(read.high, points[at].index))
 
     def _search(self, read: _Read) -> None:
         is_found = read.low >= read.high or (read.wanted.offset >= 0 and read.high - read.low == 1)
-        position = read.low if is_found else (read.low + read.high) // 2
-        size = max(1, min(read.wanted.size, FETCH_BYTES)) if is_found else 1
-        self._fetch(read, position, size)
+        self._fetch(read, read.low if is_found else (read.low + read.high) // 2, is_found)
 
-    def _fetch(self, read: _Read, position: int, size: int) -> None:
+    def _fetch(self, read: _Read, index: int, is_page: bool) -> None:
         token = self._port.token()
         self._reads[token] = read
-        self._port.do(FetchStore(token, self._declaration.entries, position, size))
+        store, position = self._entries.locate(index)
+        read.shift = index - position
+        size = max(1, min(read.wanted.size, FETCH_BYTES)) if is_page else 1
+        self._port.do(FetchStore(token, store, position, size))
 
     def fetched(self, event: StoreFetched) -> bool:
         """Continue the read of this token. Returns False for a token of another component."""
         read = self._reads.pop(event.token, None)
         if read is None:
             return False
-        if event.reason:
+        if read.claim != self._entries.claims:
+            self._begin(read)
+        elif event.reason:
             read.found(FoundPage(max(0, read.wanted.offset), reason=event.reason))
         elif read.page is not None:
-            self._learn(event.records)
+            self._learn(event.records, read.shift)
             self._answer(read, read.page)
-        elif event.first > read.low:  # retention has dropped these entries meanwhile
+        elif event.first > read.low and not self._declaration.compact:  # retention has dropped these entries meanwhile
             read.low, read.high = event.first, max(event.first, read.high)
             self._search(read)
         elif read.low >= read.high or (read.wanted.offset >= 0 and read.high - read.low == 1):
@@ -207,33 +231,33 @@ class LogReader:
         return True
 
     def _halve(self, read: _Read, event: StoreFetched) -> None:
-        self._learn(event.records[:1])
+        self._learn(event.records[:1], read.shift)
         entry = read_entry(event.records[0].record) if event.records else None
         if entry is None:
             reason = f"an entry of the log {self._declaration.name} cannot be read here"
             read.found(FoundPage(max(0, read.wanted.offset), reason=reason))
             return
-        wanted = read.wanted
+        wanted, index = read.wanted, event.records[0].position + read.shift
         if wanted.offset < 0:
             is_before = entry.time_us < wanted.time_us
-            read.low, read.high = (entry.number + 1, read.high) if is_before else (read.low, entry.number)
+            read.low, read.high = (index + 1, read.high) if is_before else (read.low, index)
         elif wanted.offset < entry.offset:
-            read.high = entry.number
+            read.high = index
         else:
-            read.low = entry.number
+            read.low = index
             if wanted.offset < entry.following:
-                read.high = entry.number
+                read.high = index
         self._search(read)
 
-    def _learn(self, records: Sequence[Kept]) -> None:
+    def _learn(self, records: Sequence[Kept], shift: int) -> None:
         for kept in records[:1]:
             entry = read_entry(kept.record)
             if entry is not None:
-                point = _Point(entry.number, entry.offset, entry.time_us)
+                point = _Point(kept.position + shift, entry.offset, entry.time_us)
                 at = bisect_right(self._points, point)
                 if not at or self._points[at - 1] != point:
                     insort(self._points, point)
-                if self._first is None or kept.position < self._first.number:
+                if self._first is None or point.index < self._first.index:
                     self._first = point
         if len(self._points) > POINTS_MAX:
             del self._points[1::2]
@@ -241,36 +265,68 @@ class LogReader:
     # -- the answer ----------------------------------------------------------------------------------------------------
 
     def _complete(self, read: _Read, event: StoreFetched) -> None:
-        self._learn(event.records)
-        if event.first < event.end and (self._first is None or self._first.number != event.first):
+        self._learn(event.records, read.shift)
+        if self._declaration.compact:
+            self._answer_with_holes(read, event)
+        elif event.first < event.end and (self._first is None or self._first.index != event.first):
             self._first = None
             read.page = event
-            self._fetch(read, event.first, 1)
+            self._fetch(read, event.first, is_page=False)
         else:
             self._answer(read, event)
 
     def _answer(self, read: _Read, event: StoreFetched) -> None:
-        number, end = self._end()
+        _, end = self._end()
         wanted = read.wanted
-        found = [entry for kept in event.records if (entry := read_entry(kept.record)) is not None]
-        entries = [entry for entry in found if entry.number < number]
+        entries = self._decided(event)
         first = self._first
-        begin = self._begin_of(wanted, entries, end)
-        if wanted.offset == LATEST or wanted.offset >= end or begin < (entries[0].offset if entries else 0):
+        begin = self._begin_of(read, entries)
+        if wanted.offset == LATEST or wanted.offset >= read.end or begin < (entries[0].offset if entries else 0):
             entries = []
         if entries:
-            self._remember_end(entries[-1])
+            self._remember_end(entries[-1].following, entries[-1].number + 1)
         records = [kept.record for kept in event.records][: len(entries)]
-        start = min(first.offset, end) if first is not None else end
+        start = min(first.offset, end) if first is not None else read.end
         read.found(FoundPage(begin, records, start, end, first.time_us if first is not None else 0))
 
-    def _begin_of(self, wanted: Wanted, entries: Sequence[LogEntry], end: int) -> int:
-        if wanted.offset >= 0:
-            return wanted.offset
-        return entries[0].offset if entries and wanted.offset == BY_TIME else end
+    def _answer_with_holes(self, read: _Read, event: StoreFetched) -> None:
+        """Answer a read of a compacted log. It keeps everything from offset 0 on, but for holes."""
+        _, end = self._end()
+        wanted, part = read.wanted, self._entries.compacted
+        entries = self._decided(event)
+        index = event.records[0].position + read.shift if event.records else read.low
+        skipped = sum(entry.following <= wanted.offset for entry in entries)
+        if entries and skipped == len(entries) and wanted.offset < read.end:  # the next one is the wanted one
+            read.low = read.high = index + skipped
+            self._search(read)
+            return
+        entries = entries[skipped:]
+        begin = self._begin_of(read, entries)
+        is_hole = bool(entries) and begin < entries[0].offset
+        if wanted.offset == LATEST or wanted.offset >= read.end or (is_hole and entries[0].offset > part.end):
+            read.found(FoundPage(begin, (), 0, end))
+            return
+        behind = index + skipped + len(entries)
+        covered = part.end if behind == part.count or not entries else 0
+        if entries:
+            self._remember_end(max(covered, entries[-1].following), behind)
+        records = [kept.record for kept in event.records][skipped : skipped + len(entries)]
+        read.found(FoundPage(begin, records, 0, end, 0, "", part.end, covered))
 
-    def _remember_end(self, entry: LogEntry) -> None:
-        self._following[entry.following] = entry.number + 1
+    def _decided(self, event: StoreFetched) -> list[LogEntry]:
+        """Return the entries of a page that are decided."""
+        number, _ = self._end()
+        found = [entry for kept in event.records if (entry := read_entry(kept.record)) is not None]
+        return [entry for entry in found if entry.number < number]
+
+    def _begin_of(self, read: _Read, entries: Sequence[LogEntry]) -> int:
+        if read.wanted.offset >= 0:
+            return read.wanted.offset
+        return entries[0].offset if entries and read.wanted.offset == BY_TIME else read.end
+
+    def _remember_end(self, following: int, index: int) -> None:
+        """Remember the index of the entry behind a page."""
+        self._following[following] = index
         if len(self._following) > FOLLOWING_MAX:
             self._following.popitem(last=False)
 
@@ -309,8 +365,9 @@ class RemoteReads:
                 del self.waiting[broker]
             records, origin = tuple(page.records), self._replica.origin
             told = LogPage(
-                self._name, message.id, page.begin, records, page.first, page.end, page.first_us, origin, page.reason
-            )
+                self._name, message.id, page.begin, records, page.first, page.end, page.first_us, origin, page.reason,
+                page.compacted, page.covered,
+            )  # fmt: skip
             self._port.send(broker, told)
 
         self._reader.read(Wanted(message.offset, message.time_us, message.size, message.waits), found)

@@ -5,7 +5,9 @@ bundles the rules of the wire, because they are sent on in messages. A command t
 replica.
 """
 
-from typing import Annotated, Final
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -76,6 +78,29 @@ class StateFields(msgspec.Struct, frozen=True, array_like=True):
     positions: tuple[StoredPosition, ...] = ()
 
 
+class CompactedPart(msgspec.Struct, frozen=True, array_like=True):
+    """The compacted part of a replica: the entries before a number that compaction has kept, in a store of their own.
+    It is the result of compacting all entries before that number, so equal at all replicas with the same number."""
+
+    store: Annotated[int, msgspec.Meta(ge=0, le=1)] = 1
+    """Which of the two stores holds it."""
+    through: GrowingNumber = 0
+    """Number of the first entry behind this part; 0: nothing is compacted."""
+    end: GrowingNumber = 0
+    """Offset behind this part."""
+    time_us: Microseconds = 0
+    """Time of the last entry before `through`. Tombstones that were older by the grace time are dropped."""
+    count: BoundedNumber = 0
+    """Number of entries that were kept."""
+    size: BoundedNumber = 0
+    """Bytes of these entries."""
+
+    @property
+    def spare(self) -> int:
+        """The other store, which the next compaction writes."""
+        return 1 - self.store
+
+
 class ReplicaIdentity(msgspec.Struct, frozen=True, array_like=True):
     """The first record in a replica's store of votes. A later one replaces it."""
 
@@ -89,9 +114,12 @@ _decode_command: Final = msgspec.msgpack.Decoder(LogCommand).decode
 _decode_entry: Final = msgspec.msgpack.Decoder(LogEntry).decode
 _decode_state: Final = msgspec.msgpack.Decoder(StateFields).decode
 _decode_identity: Final = msgspec.msgpack.Decoder(ReplicaIdentity).decode
+_decode_compacted: Final = msgspec.msgpack.Decoder(CompactedPart).decode
+_deterministic: Final = msgspec.msgpack.Encoder(order="deterministic").encode
 
 _IDENTITY: Final = b"I"
 _LEDGER: Final = b"L"
+_COMPACTED: Final = b"C"
 
 
 def to_bytes(value: LogCommand | LogEntry | StateFields) -> bytes:
@@ -145,18 +173,37 @@ def ledger_record(record: bytes) -> bytes:
     return _LEDGER + record
 
 
-def read_votes(records: list[bytes]) -> tuple[ReplicaIdentity | None, list[bytes]]:
-    """Return the identity of a replica and the records of its ledger. Raises ValueError if the bytes are not valid."""
+def compacted_record(part: CompactedPart) -> bytes:
+    return _COMPACTED + _encode(part)
+
+
+class KeptVotes(msgspec.Struct):
+    """What a replica finds in its store of votes."""
+
     identity: ReplicaIdentity | None = None
+    compacted: CompactedPart = CompactedPart()
     ledger: list[bytes] = []
+    """Records of `replicas.ledger`."""
+
+
+def read_votes(records: Sequence[bytes]) -> KeptVotes:
+    """Return what the store of votes of a replica holds. Raises ValueError if the bytes are not valid."""
+    kept = KeptVotes()
     for record in records:
-        if record[:1] == _LEDGER:
-            ledger.append(record[1:])
-        elif record[:1] == _IDENTITY:
-            try:
-                identity = _decode_identity(record[1:])
-            except msgspec.MsgspecError as error:
-                raise ValueError(f"the identity of a replica cannot be read: {error}") from None
-        else:
-            raise ValueError("a record of a replica is of no known kind")
-    return identity, ledger
+        try:
+            if record[:1] == _LEDGER:
+                kept.ledger.append(record[1:])
+            elif record[:1] == _IDENTITY:
+                kept.identity = _decode_identity(record[1:])
+            elif record[:1] == _COMPACTED:
+                kept.compacted = _decode_compacted(record[1:])
+            else:
+                raise ValueError("a record of a replica is of no known kind")
+        except msgspec.MsgspecError as error:
+            raise ValueError(f"the identity of a replica cannot be read: {error}") from None
+    return kept
+
+
+def fingerprint(payload: bytes, attributes: Mapping[str, Any]) -> str:
+    """Return a checksum of a message. Equal messages have equal checksums."""
+    return f"{zlib.crc32(_deterministic(dict(attributes)), zlib.crc32(payload)):08x}"

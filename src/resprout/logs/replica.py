@@ -13,13 +13,27 @@ from random import Random
 from typing import Final
 
 from resprout.core.contract import Effect, Persist, ProtocolMessage, Send
-from resprout.journal.interface import OpenStore, ResetStore, StoreFetched, StoreForget, StoreOpened, StoreRecord
+from resprout.journal.interface import (
+    OpenStore,
+    ResetStore,
+    StoreFetched,
+    StoreForget,
+    StoreOpened,
+    StoreRecord,
+    StoreTrim,
+)
+from resprout.logs.compaction import LogCompactor
+from resprout.logs.copying import CompactedCopies, CompactedCopy
 from resprout.logs.declaration import LogDeclaration
 from resprout.logs.entries import LogEntryStore
+from resprout.logs.health import ReplicaHealth
+from resprout.logs.intake import FeedIntake
+from resprout.logs.membership import LAG_MAX, next_members
 from resprout.logs.messages import (
     LogAsk,
+    LogCopied,
+    LogCopyAsk,
     LogEntries,
-    LogFed,
     LogFeed,
     LogFetch,
     LogFound,
@@ -45,8 +59,6 @@ SNAPSHOT_SLOTS: Final = 512
 """Slots between two snapshots. Commands since the last snapshot are in memory, and are read again after a restart."""
 SNAPSHOT_BYTES: Final = 16 << 20
 """Bytes of commands after which a snapshot is taken earlier."""
-LAG_MAX: Final = 64
-"""Most entries that a replica may lack when it becomes a member. The first decisions bring the rest."""
 
 
 class LogReplica:
@@ -59,7 +71,9 @@ class LogReplica:
         port: LogPort,
         options: ReplicaOptions | None = None,
         snapshot_slots: int = SNAPSHOT_SLOTS,
+        is_traced: bool = False,
     ) -> None:
+        """`is_traced`: write a row for each message that compaction drops."""
         self.declaration = declaration
         self.broker: Final = broker
         self.identity = ""
@@ -71,6 +85,8 @@ class LogReplica:
         self.remote_reads: Final = RemoteReads(declaration.key, broker, self, self.reader, port)
         self.trouble = ""
         """Reason why this replica is stopped; empty if it is not."""
+        self.damage = ""
+        """Reason why some entries could not be read from the disk; empty if all could."""
         self._life = incarnation
         self._rng = rng
         self._port = port
@@ -80,19 +96,17 @@ class LogReplica:
         self._founders: tuple[str, ...] = ()
         self._repeats = SessionRepeats()
         self._votes: Sequence[bytes] = ()
-        self._unopened = {declaration.votes, declaration.entries}
+        self._unopened = set(declaration.stores)
         self._met: tuple[str, ...] = ()
         """Brokers of the members, as told; the leader may not be declared any more."""
         self._answers: dict[str, str] = {}
         """Identities of replicas that know no configuration, by broker."""
         self._ready: dict[str, str] = {}
         """Identities of replicas that are ready to become members, by broker."""
-        self._proposed: dict[str, int] = {}
-        """Number of the last command that this leader has proposed, by feed."""
-        self.feeders: dict[str, str] = {}
-        """Broker of the feeder, by feed."""
-        self._fed: dict[str, int] = {}
-        """Number of the last command that was confirmed to the feeder, by feed."""
+        self.intake: Final = FeedIntake(declaration.key, self.state, port)
+        self._compactor = LogCompactor(declaration, self.entries, port, is_traced)
+        self._copies = CompactedCopies(declaration, self.entries, port)
+        self._copy = CompactedCopy(declaration, self.entries, port)
         self._told_members: tuple[str, ...] = ()
         """Members when this leader last told what is decided."""
         self._snapshot_slot = 0
@@ -104,15 +118,11 @@ class LogReplica:
         """The last slot that is decided according to the leader; -1 if it has said nothing yet."""
         self._lagged_at = -1
         """The last known slot at the previous tick, if the leader had a later one."""
-        self.leaderless_since_us: int | None = None
-        """Time since which this replica has known no leader with a majority; None while it knows one."""
-        self.behind_since_us: int | None = None
-        """Time since which it has lacked entries of the leader; None if it lacks none that it heard of before the last
-        tick."""
-        self._wanted_slot = 0
-        """The last slot of the leader at the previous tick."""
+        self.health: Final = ReplicaHealth()
         self._is_caught_up = False
         """Whether it has caught up with the leader in this life."""
+        self._led_slot = 0
+        """The last slot that it had voted on when it began to lead: earlier leaders may have decided it."""
 
     # -- the disk ------------------------------------------------------------------------------------------------------
 
@@ -132,12 +142,13 @@ class LogReplica:
         if self._unopened or self.trouble:
             return
         try:
-            kept, ledger = read_votes(list(self._votes))
-            if kept is None:
-                kept = ReplicaIdentity(identity_of(self.broker, self._life))
-                self._write(identity_record(kept))
-            self.identity, self._founders = kept.identity, kept.founders
-            self._start(ledger, now_us)
+            kept = read_votes(self._votes)
+            self.entries.restore(kept.compacted)
+            if kept.identity is None:
+                kept.identity = ReplicaIdentity(identity_of(self.broker, self._life))
+                self._write(identity_record(kept.identity))
+            self.identity, self._founders = kept.identity.identity, kept.identity.founders
+            self._start(kept.ledger, now_us)
         except ValueError as error:
             self._replica, self.trouble = None, str(error)
         self._votes = ()
@@ -145,7 +156,7 @@ class LogReplica:
     def discard(self) -> None:
         """End this replica and drop its stores, because the log was deleted."""
         self._replica = None
-        for store in (self.declaration.votes, self.declaration.entries):
+        for store in self.declaration.stores:
             if store not in self._unopened:
                 self._port.write(ResetStore(store, 0))
 
@@ -170,7 +181,8 @@ class LogReplica:
             self._snapshot_slot, self._bytes = replica.ledger.chosen, 0
             ledger = replica.snapshot(self.state.dump(), [])
             identity = identity_record(ReplicaIdentity(self.identity, self._founders))
-            records = [identity, *[ledger_record(record) for record in ledger]]
+            records = [identity, *self.entries.notes, *[ledger_record(record) for record in ledger]]
+            self._port.write(StoreTrim(self.declaration.entries, 0))  # the snapshot relies on entries on the disk
             for record in records:
                 self._write(record)
             self._port.write(StoreForget(self.declaration.votes, len(records)))
@@ -253,11 +265,12 @@ class LogReplica:
             elif isinstance(one, Restored):
                 self._restore(one)
             elif isinstance(one, Led):
-                self._proposed.clear()
+                self.intake.led()
+                self._led_slot = max(self._replica.ledger.votes, default=0) if self._replica is not None else 0
                 self._settling.forget()
         if news:
             self._tell_decided()
-            self._tell_feeders()
+            self.intake.tell(self.is_leading)
             decided = self.state.take_decided_positions()
             if self.is_leading:
                 self._settling.look(decided)
@@ -268,8 +281,9 @@ class LogReplica:
     def _look_at_readers(self) -> None:
         replica = self._replica
         if replica is not None and not self._is_caught_up:
-            is_told = 0 <= self._told_decided <= replica.ledger.chosen
-            self._is_caught_up = replica.is_leading or is_told
+            told = self._led_slot if replica.is_leading else self._told_decided
+            is_ahead = self.entries.end > self.state.next  # after a restart, until the leader decides again
+            self._is_caught_up = 0 <= told <= replica.ledger.chosen and not is_ahead
         if self.can_read:
             self.reader.look()
 
@@ -307,35 +321,12 @@ class LogReplica:
         if replica is None or not replica.is_leading:
             self._port.send(broker, LogLed(self.declaration.key, self.leader))
             return
-        feed, number = message.feed, message.number
-        for other in [other for other, at in self.feeders.items() if at == broker and other != feed]:
-            del self.feeders[other]  # a broker has one feeder of a log
-        self.feeders[feed] = broker
-        applied = self.state.feeds.get(feed, 0)
-        expected = max(self._proposed.get(feed, 0), applied) + 1
-        if number <= applied:
-            self._port.send(broker, LogFed(self.declaration.key, feed, applied))
-        elif number > expected:
-            self._port.send(broker, LogFed(self.declaration.key, feed, applied, expected))
-        elif number == expected:
+        if self.intake.hear(broker, message):
             out: list[Effect] = []
             taken, news = replica.propose(message.command, now_us, out)
             if taken:
-                self._proposed[feed] = number
+                self.intake.proposed(message.feed, message.number)
             self._take(news, out, now_us)
-
-    def _tell_feeders(self) -> None:
-        """Confirm to each feeder, if this replica leads, the commands that a majority has."""
-        if not self.is_leading:
-            self._fed.clear()
-            return
-        for feed, broker in list(self.feeders.items()):
-            applied = self.state.feeds.get(feed, 0)
-            if feed not in self.state.feeds and feed not in self._proposed:
-                del self.feeders[feed]
-            elif applied > self._fed.get(feed, 0):
-                self._fed[feed] = applied
-                self._port.send(broker, LogFed(self.declaration.key, feed, applied))
 
     # -- who is a member -----------------------------------------------------------------------------------------------
 
@@ -344,8 +335,12 @@ class LogReplica:
         if self._replica is None:
             return
         self.entries.ask_again()
+        self._turn += self._copy.tick()  # if a copy was given up, another member is asked
+        if not self._copy.is_running:
+            self._compactor.tick()
         self.reader.tick()
-        self._update_health(self._replica, now_us)
+        chosen = self._replica.ledger.chosen
+        self.health.look(now_us, self.has_leader(now_us), chosen, self._told_decided, self.is_complete)
         if self.is_member:
             self._ask_for_decisions(self._replica)
             self._catch_up()
@@ -355,16 +350,6 @@ class LogReplica:
         for broker in dict.fromkeys((*self.declaration.replicas, *self._met)):
             if broker != self.broker and not self.is_member:
                 self._port.send(broker, LogAsk(self.declaration.key, self.identity, self.entries.end))
-
-    def _update_health(self, replica: Replica, now_us: int) -> None:
-        """Update the times for `resprout status`. A replica is behind if it lacks what it already knew of at the last
-        tick."""
-        is_late = replica.ledger.chosen < self._wanted_slot or self.entries.end < self.state.next or not self.is_member
-        self._wanted_slot = max(self._told_decided, replica.ledger.chosen)
-        since_us = now_us if self.leaderless_since_us is None else self.leaderless_since_us
-        self.leaderless_since_us = None if self.has_leader(now_us) else since_us
-        since_us = now_us if self.behind_since_us is None else self.behind_since_us
-        self.behind_since_us = since_us if is_late else None
 
     def has_leader(self, now_us: int) -> bool:
         """Whether it follows a leader, or leads with a majority."""
@@ -405,7 +390,7 @@ class LogReplica:
         self._answers.clear()  # the log exists, so no replica founds it
         self._met = tuple(map(broker_of, message.members))
         if message.end > self.entries.end:
-            self.entries.fetch(broker)
+            self._fetch_from(broker)
 
     def hear_found(self, broker: str, message: LogFound, now_us: int) -> None:
         if self._replica is None or self.members or self.identity not in message.members:
@@ -433,22 +418,12 @@ class LogReplica:
         self._start(self._replica.ledger.records()[1:], now_us)  # without the snapshot, which knows no members
 
     def _change_members(self, now_us: int) -> None:
-        """Propose, as leader, the next change of one member: a declared broker whose replica is ready becomes a member
-        and replaces its earlier identity. When all declared brokers are members, the others are removed."""
+        """Propose, as leader, the next change of the members."""
         replica = self._replica
         if replica is None or not replica.is_leading or not replica.has_lease(now_us):
             return
         members = replica.ledger.members
-        at = {broker_of(member): member for member in members}
-        wanted = list(members)
-        for broker in self.declaration.replicas:
-            identity = self._ready.pop(broker, at.get(broker))
-            if identity is not None and identity not in members:
-                wanted = [*[member for member in members if broker_of(member) != broker], identity]
-                break
-        else:
-            if all(broker in at for broker in self.declaration.replicas):
-                wanted = [member for member in members if broker_of(member) in self.declaration.replicas]
+        wanted = next_members(members, self.declaration.replicas, self._ready)
         if wanted != list(members):
             out: list[Effect] = []
             _, news = replica.configure(wanted, now_us, out)
@@ -459,7 +434,12 @@ class LogReplica:
         if self.entries.end < self.state.next:
             others = [broker_of(member) for member in self.members if member != self.identity]
             if others:
-                self.entries.fetch(others[self._turn % len(others)])
+                self._fetch_from(others[self._turn % len(others)])
+
+    def _fetch_from(self, broker: str) -> None:
+        """Fetch missing entries, unless a copy of earlier ones is being made."""
+        if not self._copy.is_running:
+            self.entries.fetch(broker)
 
     def hear_fetch(self, broker: str, message: LogFetch) -> None:
         if self._replica is not None:
@@ -467,20 +447,39 @@ class LogReplica:
 
     def fetched(self, event: StoreFetched) -> bool:
         """Handle an answer of the disk. Returns False for a token of another log."""
-        return self.entries.fetched(event) or self.reader.fetched(event)
+        is_own = any(part.fetched(event) for part in (self.entries, self.reader, self._compactor, self._copies))
+        self.damage = self.damage or (event.reason if is_own else "")
+        return is_own
 
     def hear_entries(self, broker: str, message: LogEntries) -> None:
         if not self.entries.awaits(broker, message):
             return
         has_more = self.entries.hear_entries(message)
+        if not has_more and self.declaration.compact and message.first > self.entries.end:
+            self._copy.begin(broker)  # it has compacted what is missing here
+            return
+        self._has_fetched(broker, has_more, message.end)
+
+    def _has_fetched(self, broker: str, has_more: bool, end: int) -> None:
         if not has_more:
             self._turn += 1  # ask another member next
-        elif not self.is_member and message.end > self.entries.end:
-            self.entries.fetch(broker)
+        elif not self.is_member and end > self.entries.end:
+            self._fetch_from(broker)
         if self.is_member and has_more:
             self._catch_up()
             self._keep_snapshot()
             self._look_at_readers()
+
+    # -- compacted entries ---------------------------------------------------------------------------------------------
+
+    def hear_copy(self, broker: str, message: LogCopyAsk | LogCopied) -> None:
+        if isinstance(message, LogCopyAsk):
+            self._compactor.note_copy()
+            self._copies.hear_ask(broker, message)
+            return
+        is_decided = not self.is_member or message.through <= self.state.next
+        if self._replica is not None and is_decided and self._copy.hear(broker, message):
+            self._has_fetched(broker, True, message.through + 1)
 
     # -- positions of readers ------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from resprout.core.errors import UsageError
+from resprout.core.limits import COMPACT_BYTES, COMPACT_GRACE_US
 from resprout.core.message_fields import NUMBER_MAX, BoundedNumber, Microseconds, PartitionCount
 from resprout.core.partitions import split_name
 from resprout.journal.interface import Flush
@@ -35,6 +36,9 @@ class DeclaredLog(msgspec.Struct, frozen=True, array_like=True):
     flush: Flush
     segment_bytes: SegmentBytes
     partitions: PartitionCount = 1
+    compact: bool = False
+    compact_grace_us: Microseconds = COMPACT_GRACE_US
+    compact_bytes: BoundedNumber = COMPACT_BYTES
 
     @property
     def size(self) -> int:
@@ -42,22 +46,22 @@ class DeclaredLog(msgspec.Struct, frozen=True, array_like=True):
         return self.partitions if self.replicas else 1
 
     @property
-    def rank(self) -> tuple[int, int, tuple[str, ...], str, int]:
+    def rank(self) -> tuple[int, int, tuple[str, ...], str, int, bool]:
         """Value that is higher for the declaration that wins; the last parts make the choice equal everywhere."""
-        return (self.generation, self.version, self.replicas, self.filter, self.partitions)
+        return (self.generation, self.version, self.replicas, self.filter, self.partitions, self.compact)
 
     @property
     def log(self) -> LogDeclaration:
         return LogDeclaration(
             self.name, self.filter, self.replicas, self.retain_bytes, self.retain_us, self.flush, self.segment_bytes,
-            self.generation, self.version, self.partitions,
+            self.generation, self.version, self.partitions, self.compact, self.compact_grace_us, self.compact_bytes,
         )  # fmt: skip
 
 
 def declared(log: LogDeclaration) -> DeclaredLog:
     return DeclaredLog(
         log.name, log.filter, log.replicas, log.generation, log.version, log.retain_bytes, log.retain_us, log.flush,
-        log.segment_bytes, log.partitions,
+        log.segment_bytes, log.partitions, log.compact, log.compact_grace_us, log.compact_bytes,
     )  # fmt: skip
 
 

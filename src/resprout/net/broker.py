@@ -212,6 +212,7 @@ class RunningBroker:
         seat = BrokerSeat(
             name, self.incarnation, parent, contacts, str(told), spec.site, self._disk.make_store,
             self._folder is not None, self._membership.memory, founds, epoch_us(), spec.logs, spec.roster,
+            spec.is_traced,
         )  # fmt: skip
         seed = secrets.randbits(64)
         self._few_copies = self._membership.waits_for = ""

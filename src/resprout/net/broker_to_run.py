@@ -58,3 +58,5 @@ class BrokerToRun(msgspec.Struct, frozen=True):
     """All logs of the network, whichever brokers keep them."""
     roster: tuple[RosterEntry, ...] = ()
     """All brokers of the network, where they form sites."""
+    is_traced: bool = False
+    """It notes each message that a log drops by compaction."""

@@ -10,7 +10,7 @@ import fcntl
 import os
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +21,9 @@ from resprout.journal.interface import FULL, DamagedError, DiskError, JournalOpt
 from resprout.journal.journal import Journal, Records, open_journal
 from resprout.journal.mending import Mended, mend
 from resprout.journal.reading import JournalReader, open_reader
+from resprout.logs.records import CompactedPart, read_votes
 from resprout.net.disk import RealFiles, free_bytes, sync_folder
+from resprout.net.log_mending import ReplicaCheck, mend_logs
 from resprout.net.log_stores import LOGS, LogStores
 
 _OPTIONS: Final = JournalOptions()
@@ -179,9 +181,10 @@ def open_folder(path: Path, name: str, options: JournalOptions = _OPTIONS) -> Da
     return DataFolder(path, name, lock, files, records, life.incarnation if life is not None else 0)
 
 
-def mend_folder(path: Path) -> list[tuple[str, Mended]]:
-    """Goes on with the records that are intact, in each journal; by the name of its folder. UsageError when it is no
-    folder of a broker, or somebody uses it."""
+def mend_folder(path: Path, discarded: Collection[str] = ()) -> tuple[list[tuple[str, Mended]], list[ReplicaCheck]]:
+    """Goes on with the records that are intact, in each journal; by the name of its folder. Sets damaged replicas of
+    logs aside (`net.log_mending`), and those of the logs in `discarded`. UsageError when it is no folder of a broker,
+    or somebody uses it."""
     _check(path)
     try:
         lock = os.open(path / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -197,9 +200,9 @@ def mend_folder(path: Path) -> list[tuple[str, Mended]]:
                     done.append((name, mend(files, _draw, lambda: free_bytes(path))))
                 finally:
                     files.close()
+        return done, mend_logs(path, discarded)
     finally:
         os.close(lock)
-    return done
 
 
 def look_into(path: Path, name: str = JOURNAL) -> JournalReader:
@@ -209,8 +212,12 @@ def look_into(path: Path, name: str = JOURNAL) -> JournalReader:
 
 
 def look_into_log(path: Path, log: str) -> JournalReader:
-    """The entries of a log, or of one partition, at a broker, which may be running. UsageError when it is no folder of
-    a broker, keeps no replica of this log, or is damaged."""
+    """The entries of a log, or of one partition, at a broker, which may be running; of a compacted log, those behind
+    the compacted part. UsageError when it is no folder of a broker, keeps no replica of this log, or is damaged."""
+    return open_reader(RealFiles(path / LOGS / f"{_key_of(path, log)}{ENTRIES}"))
+
+
+def _key_of(path: Path, log: str) -> str:
     _check(path)
     keys = [store.name.removesuffix(ENTRIES) for store in (path / LOGS).glob(f"*{ENTRIES}")]
     generations = {key: key.removeprefix(f"{log}.") for key in keys if key.startswith(f"{log}.")}
@@ -220,8 +227,21 @@ def look_into_log(path: Path, log: str) -> JournalReader:
     if not found:
         kept = ", ".join(sorted(keys)) or "none"
         raise UsageError(f"{path}: this broker keeps no replica of the log {log}; it keeps: {kept}")
-    latest = max(found, key=lambda key: int(generations.get(key, "0")))
-    return open_reader(RealFiles(path / LOGS / f"{latest}{ENTRIES}"))
+    return max(found, key=lambda key: int(generations.get(key, "0")))
+
+
+def look_into_compacted(path: Path, log: str) -> tuple[CompactedPart, Iterator[Kept]]:
+    """The compacted part of the same, and its entries, which are read as they are asked for."""
+    key = _key_of(path, log)
+    votes = open_reader(RealFiles(path / LOGS / f"{key}.votes"))
+    try:
+        part = read_votes([kept.record for kept in votes.all_from(votes.first)]).compacted
+    except ValueError as error:
+        raise UsageError(f"{path}: votes of the log {log}: {error}") from None
+    if not part.through:
+        return part, iter(())
+    kept = open_reader(RealFiles(path / LOGS / f"{key}.compacted{part.store}"))
+    return part, kept.all_from(kept.first)
 
 
 def _check(path: Path) -> None:

@@ -52,6 +52,7 @@ from resprout.journal.interface import (
     StoreForget,
     StoreOpened,
     StoreRecord,
+    StoreTrim,
     WhenDiskFull,
 )
 from resprout.journal.journal import Journal, Records
@@ -67,7 +68,7 @@ EIO_SECONDS_MAX: Final = 30.0
 """How long a broker whose disk says "input/output error" tries again before it ends."""
 
 _Change = Persist | Forget | RecordEvent | StoreChange
-_CHANGES: Final = (Persist, Forget, RecordEvent, StoreRecord, StoreForget, ResetStore)
+_CHANGES: Final = (Persist, Forget, RecordEvent, StoreRecord, StoreForget, StoreTrim, ResetStore)
 _UNSEEN: Final = frozenset((SetTimer, CancelTimer, Note))
 _SIGN_OF_LIFE: Final[Express[Any]] = Express(1, 0, ())
 """To a client: it has said nothing in this lane, so nothing is acknowledged."""
@@ -165,7 +166,7 @@ class DurableEffects:
         for effect in effects:
             if isinstance(effect, _CHANGES):
                 self._gathered.append(effect)
-                self._must_wait = self._must_wait or not isinstance(effect, Forget | StoreForget)
+                self._must_wait = self._must_wait or not isinstance(effect, Forget | StoreForget | StoreTrim)
             elif type(effect) in _UNSEEN or (not self._must_wait and not self._is_busy):
                 now.append(effect)
             elif type(effect) is Transmit and self._overtakes(effect, now):

@@ -1,7 +1,8 @@
 """The stores of a broker: journals with names of their own, in the folder `logs` of its data folder (`docs/logs.md`).
 
-Everything here runs in the thread that writes. A store whose flush policy is `never` holds entries of a log: it is
-synced before votes are forgotten, and its records are dropped by retention alone.
+Everything here runs in the thread that writes. A store that is not read when it is opened holds entries of a log: it
+is synced before votes are forgotten, and its records are dropped by retention alone. The others keep every record that
+is not forgotten.
 """
 
 import contextlib
@@ -12,11 +13,11 @@ from pathlib import Path
 from typing import Final
 
 from resprout.core.contract import Forget, Persist
+from resprout.core.errors import ResproutError
 from resprout.journal.interface import (
     DamagedError,
     DiskError,
     FetchStore,
-    Flush,
     JournalOptions,
     OpenStore,
     ResetStore,
@@ -24,6 +25,7 @@ from resprout.journal.interface import (
     StoreForget,
     StoreOpened,
     StoreRecord,
+    StoreTrim,
 )
 from resprout.journal.journal import Journal, Records, begin_journal, open_journal
 from resprout.net.disk import RealFiles, sync_folder
@@ -31,11 +33,13 @@ from resprout.net.disk import RealFiles, sync_folder
 LOGS: Final = "logs"
 """The folder with the stores."""
 
-StoreChange = StoreRecord | StoreForget | ResetStore
+StoreChange = StoreRecord | StoreForget | StoreTrim | ResetStore
 
 
 class _OpenedStore:
-    def __init__(self, files: RealFiles, options: JournalOptions, journal: Journal) -> None:
+    def __init__(self, files: RealFiles, options: JournalOptions, journal: Journal, is_forgotten: bool) -> None:
+        """`is_forgotten`: records are needed until they are forgotten; otherwise retention drops them."""
+        self._is_forgotten = is_forgotten
         self.files = files
         self.options = options
         self.records = Records(journal)
@@ -45,10 +49,10 @@ class _OpenedStore:
         return self.records.journal
 
     def append(self, records: Sequence[bytes], time_us: int) -> None:
-        if self.options.flush is Flush.NEVER:
-            self.journal.append(records, time_us, self.journal.next + len(records))
-        else:
+        if self._is_forgotten:
             self.records.apply([Persist(record) for record in records], time_us)
+        else:
+            self.journal.append(records, time_us, self.journal.next + len(records))
 
     def reset(self, position: int, time_us: int) -> None:
         self.files.close()
@@ -71,8 +75,14 @@ class LogStores:
             store = self._stores.get(effect.store) or self._open(effect)
             records = store.records.read() if effect.is_read else []
         except (DiskError, DamagedError) as error:
-            return StoreOpened(effect.store, (), 0, 0, str(error))
-        return StoreOpened(effect.store, records, store.journal.first, store.journal.next)
+            return StoreOpened(effect.store, (), 0, 0, self._advice(error))
+        journal = store.journal
+        return StoreOpened(effect.store, records, journal.first, journal.next, "", journal.warning)
+
+    def _advice(self, error: ResproutError) -> str:
+        """Return what to tell the operator."""
+        is_damaged = isinstance(error, DamagedError)
+        return f"{error}: stop this broker, and see `resprout mend {self._folder.parent}`" if is_damaged else str(error)
 
     def _open(self, effect: OpenStore) -> _OpenedStore:
         folder = self._folder / effect.store
@@ -84,7 +94,7 @@ class LogStores:
             raise DiskError(f"{folder}: {error.strerror or error}", error.errno or 0) from None
         files = RealFiles(folder)
         journal = open_journal(files, effect.options, _draw, time.time_ns() // 1_000)
-        store = self._stores[effect.store] = _OpenedStore(files, effect.options, journal)
+        store = self._stores[effect.store] = _OpenedStore(files, effect.options, journal, effect.is_read)
         return store
 
     def apply(self, changes: list[StoreChange], time_us: int) -> None:
@@ -100,6 +110,11 @@ class LogStores:
                 for journal in self.journals:
                     journal.sync()
                 self._stores[head.store].records.apply([Forget(head.count)], time_us)
+                del changes[0]
+            elif isinstance(head, StoreTrim):
+                for journal in self.journals:
+                    journal.sync()
+                self._stores[head.store].journal.trim(head.position)
                 del changes[0]
             else:
                 self._stores[head.store].reset(head.position, time_us)
@@ -135,7 +150,7 @@ class LogStores:
         try:
             records = reader.read(position, effect.size) if position < reader.end else []
         except (DiskError, DamagedError) as error:
-            return StoreFetched(effect.token, (), reader.first, reader.end, str(error))
+            return StoreFetched(effect.token, (), reader.first, reader.end, self._advice(error))
         return StoreFetched(effect.token, records, reader.first, reader.end)
 
     def close(self) -> None:

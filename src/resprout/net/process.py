@@ -192,6 +192,8 @@ class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """All logs of the network."""
     roster: tuple[RosterEntry, ...] = ()
     """All brokers of the network, where they form sites."""
+    is_traced: bool = False
+    """It notes each message that a log drops by compaction."""
 
     def command(self) -> list[str]:
         """The words of the command line. `-P`: the folder that the user happens to be in may hold a `random.py`."""
@@ -206,10 +208,11 @@ class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True):
             words += ["--site", self.site]
         for contact in self.contacts:
             words += ["--contact", str(contact)]
-        if self.founds:
-            words.append("--found")
-        if self.forces:
-            words.append("--force-found")
+        flags = {
+            "--found": self.founds, "--force-found": self.forces, "--insecure": self.insecure,
+            "--note-compaction": self.is_traced,
+        }  # fmt: skip
+        words += [flag for flag, is_set in flags.items() if is_set]
         if self.data is not None:
             words += ["--data", str(self.data)]
         for topic_filter in self.keep:
@@ -224,8 +227,6 @@ class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True):
             words += ["--rules", str(self.rules)]
         if self.network_key is not None:
             words += ["--network-key", str(self.network_key)]
-        if self.insecure:
-            words.append("--insecure")
         if self.http is not None:
             words += ["--http", str(self.http)]
         if self.mqtt is not None:

@@ -65,7 +65,9 @@ class LocalTree:
         mqtt_port: int | None = None,
         on_note: Callable[[BrokerProcess, SaidNote], None] | None = None,
         on_line: Callable[[BrokerProcess, str], None] | None = None,
+        is_traced: bool = False,
     ) -> None:
+        self._is_traced = is_traced
         self.scenario = scenario
         stack = find_stack(scenario.stack)
         self._roster = scenario.roster() if stack.site_brokers(stack.parse_options(scenario.options)) else ()
@@ -199,6 +201,7 @@ class LocalTree:
             insecure=self._insecure,
             site=broker.site or "",
             roster=self._roster,
+            is_traced=self._is_traced,
             http=self._page_of(broker.name),
             mqtt=self._mqtt_of(broker.name),
             founds=broker.parent is None and not broker.contacts and self._data is not None and not self._processes,

@@ -8,6 +8,9 @@ retain_bytes = 1_000_000_000
 retain = "168h"
 flush = "always"
 partitions = 1
+compact = false
+compact_grace = "24h"
+compact_bytes = 16_777_216
 """
 
 from collections.abc import Sequence
@@ -29,7 +32,10 @@ LOGS_MAX: Final = 100
 READERS_MAX: Final = 100
 _BYTES_MAX: Final = 1 << 50
 _PAGE_BYTES_MAX: Final = 1 << 20
-_KEYS: Final = ("name", "filter", "replicas", "retain_bytes", "retain", "flush", "segment_bytes", "partitions")
+_KEYS: Final = (
+    "name", "filter", "replicas", "retain_bytes", "retain", "flush", "segment_bytes", "partitions", "compact",
+    "compact_grace", "compact_bytes",
+)  # fmt: skip
 
 
 def read_logs(file: TomlTable, stack: Stack[Any], brokers: Sequence[str] = ()) -> tuple[LogDeclaration, ...]:
@@ -50,6 +56,8 @@ def _read_log(table: TomlTable, brokers: Sequence[str]) -> LogDeclaration:
     replicas = _replicas(table, brokers)
     for place, broker in enumerate(replicas):
         table.attempt(("replicas", place), check_name, broker)
+    if table.flag("compact", False) and not {"retain", "retain_bytes"}.isdisjoint(table.values):
+        table.fail("compact", "a compacted log keeps the last message of each key for ever: leave out what is retained")
     return LogDeclaration(
         table.checked("name", check_name),
         table.checked("filter", check_filter),
@@ -59,6 +67,9 @@ def _read_log(table: TomlTable, brokers: Sequence[str]) -> LogDeclaration:
         Flush(table.choice("flush", Flush, usual.flush)),
         table.integer("segment_bytes", 4_096, 1 << 31, usual.segment_bytes),
         partitions=table.integer("partitions", 1, PARTITIONS, usual.partitions),
+        compact=table.flag("compact", False),
+        compact_grace_us=table.duration("compact_grace", usual.compact_grace_us),
+        compact_bytes=table.integer("compact_bytes", 0, _BYTES_MAX, usual.compact_bytes),
     )
 
 

@@ -190,11 +190,16 @@ def _log(log: LogDeclaration) -> Lines:
         _pair("name", log.name),
         _pair("filter", log.filter),
         _pair("replicas", list(log.replicas)),
-        *_unless(log.retain_bytes == usual.retain_bytes, "retain_bytes", log.retain_bytes),
+        *_unless(log.compact or log.retain_bytes == usual.retain_bytes, "retain_bytes", log.retain_bytes),
         *_unless(log.retain_us == usual.retain_us, "retain", format_duration(log.retain_us)),
         *_unless(log.flush == usual.flush, "flush", str(log.flush)),
         *_unless(log.segment_bytes == usual.segment_bytes, "segment_bytes", log.segment_bytes),
         *_unless(log.partitions == usual.partitions, "partitions", log.partitions),
+        *_unless(not log.compact, "compact", True),
+        *_unless(
+            log.compact_grace_us == usual.compact_grace_us, "compact_grace", format_duration(log.compact_grace_us)
+        ),
+        *_unless(log.compact_bytes == usual.compact_bytes, "compact_bytes", log.compact_bytes),
     ]
 
 

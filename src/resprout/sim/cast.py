@@ -275,7 +275,7 @@ class Cast:
             parent, contacts = None, ()
         seat = BrokerSeat(
             broker.name, incarnation, parent, contacts, address, broker.site or "", _make_store, True, node.memory,
-            founds, logs=self._scenario.logs, roster=self._roster,
+            founds, logs=self._scenario.logs, roster=self._roster, is_traced=True,
         )  # fmt: skip
         machine: Machine = self._stack.make_broker(seat, self._options, rng)
         if broker.keep:

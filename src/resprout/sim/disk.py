@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from resprout.core.contract import Forget, Persist
-from resprout.journal.interface import DiskError, Flush, JournalOptions
+from resprout.journal.interface import DiskError, JournalOptions
 from resprout.journal.journal import Records, begin_journal, open_journal
 
 _Change = tuple[str, "_File | None"]
@@ -156,9 +156,12 @@ class StoreOnDisk:
         self._rng = Random(2)
         self._options = _OPTIONS
         self._kept: Records | None = None
+        self._is_forgotten = True
+        """Whether its records are needed until they are forgotten; otherwise retention drops them."""
 
-    def open(self, options: JournalOptions) -> Records:
+    def open(self, options: JournalOptions, is_forgotten: bool) -> Records:
         """A life of the node opens it with its options."""
+        self._is_forgotten = is_forgotten
         self._options = msgspec.structs.replace(options, segment_bytes=min(options.segment_bytes, 32 << 10))
         return self.records
 
@@ -171,10 +174,10 @@ class StoreOnDisk:
     def append(self, record: bytes, now_us: int) -> None:
         """Entries of a log need not be remembered as needed one by one: retention drops them."""
         journal = self.records.journal
-        if self._options.flush is Flush.NEVER:
-            journal.append([record], now_us, journal.next + 1)
-        else:
+        if self._is_forgotten:
             self.records.apply([Persist(record)], now_us)
+        else:
+            journal.append([record], now_us, journal.next + 1)
 
     def forget(self, count: int, now_us: int) -> None:
         if count < len(self.records):
@@ -228,6 +231,12 @@ class Disk:
         for each in self.stores.values():
             each.records.journal.sync()
         self.stores[store].forget(count, now_us)
+
+    def trim_store(self, store: str, position: int) -> None:
+        """Remove the segments of a store before a position; all stores are on the disk before that."""
+        for each in self.stores.values():
+            each.records.journal.sync()
+        self.stores[store].records.journal.trim(position)
 
     def forget_before_latest(self, count: int, now_us: int = 0) -> None:
         """Keep only the latest `count` durable records."""

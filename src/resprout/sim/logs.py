@@ -5,8 +5,8 @@ from typing import Final
 
 from resprout.links.links import Links
 from resprout.logs.declaration import LogDeclaration
-from resprout.logs.records import LogEntry, read_entry
-from resprout.scenario.observe_logs import declared_rows, kept_rows
+from resprout.logs.records import CompactedPart, LogEntry
+from resprout.scenario.observe_logs import declared_rows, kept_rows, stored_entries
 from resprout.sim.world import World
 from resprout.stacks.resprout.log_broker import LogBroker
 from resprout.stacks.resprout.log_host import LogHost
@@ -71,18 +71,21 @@ class VirtualLogs:
         yield from declared_rows(self._world.now_us, WORLD, [log for log in self.declared if log not in self._logs])
         for log in [part for each in self.declared for part in each.parts]:
             for broker in self._world.nodes:
-                entries = self.entries(log, broker)
+                entries, part = self.entries(log, broker)
                 is_replica = broker in running and broker in log.replicas
                 replica = running[broker].replicas.get(log.key) if is_replica else None
                 if entries or replica is not None:
                     end = replica.state.end if replica is not None else 0
-                    yield from kept_rows(self._world.now_us, broker, log.name, entries, end, replica is not None)
+                    yield from kept_rows(self._world.now_us, broker, log, entries, end, replica is not None, part)
 
-    def entries(self, log: LogDeclaration, broker: str) -> list[LogEntry]:
-        """Return the entries on the disk of a replica."""
-        store = self._world.nodes[broker].disk.stores.get(log.entries)
-        if store is None:
-            return []
-        reader = store.records.journal.reader()
-        found = [read_entry(kept.record) for kept in reader.all_from(reader.first)]
-        return [entry for entry in found if entry is not None]
+    def entries(self, log: LogDeclaration, broker: str) -> tuple[list[LogEntry], CompactedPart]:
+        """Return the entries on the disk of a replica, and its compacted part."""
+        stores = self._world.nodes[broker].disk.stores
+
+        def read(name: str) -> Iterator[bytes]:
+            store = stores.get(name)
+            if store is not None:
+                reader = store.records.journal.reader()
+                yield from (kept.record for kept in reader.all_from(reader.first))
+
+        return stored_entries(log, read)

@@ -49,6 +49,7 @@ from resprout.journal.interface import (
     StoreForget,
     StoreOpened,
     StoreRecord,
+    StoreTrim,
 )
 from resprout.links.frames import Data, Express, SessionWelcome
 from resprout.scenario.model import random_for
@@ -74,12 +75,15 @@ class StoreDriver:
 
     def open(self, process: Process, effect: OpenStore) -> None:
         store = process.node.disk.stores.setdefault(effect.store, StoreOnDisk())
-        records = store.open(effect.options)
+        records = store.open(effect.options, effect.is_read)
         found = records.read() if effect.is_read else []
         self._answer(process, StoreOpened(effect.store, found, records.journal.first, records.journal.next))
 
     def forget(self, process: Process, effect: StoreForget) -> None:
         process.node.disk.forget_in_store(effect.store, effect.count, self._calendar.now_us)
+
+    def trim(self, process: Process, effect: StoreTrim) -> None:
+        process.node.disk.trim_store(effect.store, effect.position)
 
     def reset(self, process: Process, effect: ResetStore) -> None:
         process.node.disk.stores[effect.store].reset(effect.position)
@@ -144,6 +148,7 @@ class World:
             StoreRecord: lambda process, effect: self._persist(process, (effect.store, effect.record)),
             OpenStore: self._stores.open,
             StoreForget: self._stores.forget,
+            StoreTrim: self._stores.trim,
             ResetStore: self._stores.reset,
             FetchStore: self._stores.fetch,
             Deliver: self._pass_up,

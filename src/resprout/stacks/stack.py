@@ -157,6 +157,8 @@ class BrokerSeat(msgspec.Struct, frozen=True):
     """All logs of the network (`docs/logs.md`), whichever brokers keep them."""
     roster: tuple[RosterEntry, ...] = ()
     """All brokers of the network, this one included; only where brokers form sites (`Stack.site_brokers`)."""
+    is_traced: bool = False
+    """Notes of the broker are kept in a trace: it may write one for each message that a log drops by compaction."""
 
     @property
     def first_place(self) -> Place:

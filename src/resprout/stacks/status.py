@@ -119,6 +119,10 @@ class LogSeen(msgspec.Struct, frozen=True):
     """Reason why the replica is stopped; empty if it is not."""
     positions: tuple[PositionSeen, ...] = ()
     """Stored positions, as the replica here knows them."""
+    compact: bool = False
+    """Whether the log keeps the last message of each key for ever, and drops others."""
+    compacted: Count | Absent = msgspec.UNSET
+    """Offset up to which the replica here is compacted."""
 
 
 class DurableConsumer(msgspec.Struct, frozen=True):

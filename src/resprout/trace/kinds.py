@@ -108,7 +108,8 @@ of its session are durable subscriptions in the trace, and each connection is a 
 # logs; the name of the log is `log` in the attributes of each row
 
 LOG_DECLARED: Final = "log_declared"
-"""One row for each log, at the beginning: `filter`; `replicas` in the attributes, separated by spaces."""
+"""One row for each log, at the beginning: `filter`; `replicas` in the attributes, separated by spaces; `grace` of a log
+that is compacted, the age in microseconds at which it drops tombstones."""
 LOG_FED: Final = "log_fed"
 """A broker begins to feed a log. The log keeps what is published after the first of these rows."""
 LOG_KEPT: Final = "log_kept"
@@ -118,7 +119,11 @@ LOG_GAP: Final = "log_gap"
 """One row for each gap mark on the disk of a replica, at the end: `position`; the reason in `detail`."""
 LOG_END: Final = "log_end"
 """One row for each replica with a disk, at the end: `first` and `end` in the attributes, the range of offsets; `runs`
-if its broker runs."""
+if its broker runs; `compacted` of a log that is compacted, the offset behind its compacted part."""
+LOG_COMPACTED: Final = "log_compacted"
+"""A replica drops a message by compaction. Columns as for `log_kept`; in the attributes `at`, the time of its entry,
+`until`, the time of the last entry that is compacted with it, and `empty` if its payload is empty. It comes again from
+each replica, and where a crash has undone the compaction."""
 LOG_READ: Final = "log_read"
 """A client has read a message of a log. Columns as for `log_kept`."""
 LOG_PAGE: Final = "log_page"

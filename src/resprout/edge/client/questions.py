@@ -284,6 +284,7 @@ class LogChangeRequests:
         message = ChangeLog(
             self._ids, request.change, check_name(request.log, "name of a log"), request.filter, request.replicas,
             request.retain_bytes, request.retain_us, request.flush, request.segment_bytes, request.partitions,
+            request.compact, request.compact_grace_us, request.compact_bytes,
         )  # fmt: skip
         self.unsent.append((message, token))
 

@@ -105,6 +105,7 @@ class RealRun:
         self._tree = LocalTree(
             scenario, emulate_latency=True, links=links, data=data, tls=tls, on_note=self._hear_note, insecure=True,
             network_key=write_network_key(data / "network.key") if tls is None else None,
+            is_traced=any(log.compact for log in scenario.logs),
         )  # fmt: skip
         self._crew = Crew(scenario, links, on_row, tls)
         self._logs = RealLogs(scenario, self._tree, tls)

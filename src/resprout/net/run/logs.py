@@ -13,7 +13,7 @@ from typing import Final
 from resprout.journal.interface import NotKeptError
 from resprout.journal.reading import JournalReader, open_reader
 from resprout.logs.declaration import LogDeclaration
-from resprout.logs.records import LogEntry, read_entry
+from resprout.logs.records import CompactedPart, LogEntry, read_entry
 from resprout.net.discover import UnreachableError
 from resprout.net.disk import RealFiles
 from resprout.net.log_stores import LOGS
@@ -22,7 +22,7 @@ from resprout.net.survey import Asker
 from resprout.net.tls import Keyring, tls_of_client
 from resprout.net.tree import LocalTree
 from resprout.scenario.model import Scenario
-from resprout.scenario.observe_logs import declared_rows, kept_rows
+from resprout.scenario.observe_logs import declared_rows, kept_rows, stored_entries
 from resprout.stacks.status import LogSeen
 from resprout.trace import kinds
 from resprout.trace.schema import Row
@@ -95,20 +95,26 @@ class RealLogs:
         return ends
 
     def _end_of(self, log: LogDeclaration, broker: str) -> int:
-        reader = self._reader(log, broker)
+        if log.compact:
+            entries, part = self._entries(log, broker)
+            return max(part.end, entries[-1].following if entries else 0)
+        reader = self._reader(log.entries, broker)
         last = reader.read(reader.end - 1, 1) if reader is not None and reader.end > reader.first else []
         entry = read_entry(last[0].record) if last else None
         return entry.following if entry is not None else 0
 
-    def _entries(self, log: LogDeclaration, broker: str) -> list[LogEntry]:
-        reader = self._reader(log, broker)
-        found = [read_entry(kept.record) for kept in reader.all_from(reader.first)] if reader is not None else []
-        return [entry for entry in found if entry is not None]
+    def _entries(self, log: LogDeclaration, broker: str) -> tuple[list[LogEntry], CompactedPart]:
+        def read(store: str) -> Iterator[bytes]:
+            reader = self._reader(store, broker)
+            if reader is not None:
+                yield from (kept.record for kept in reader.all_from(reader.first))
 
-    def _reader(self, log: LogDeclaration, broker: str) -> JournalReader | None:
-        """Return a reader of the entries on the disk of a broker; None if it has no replica."""
+        return stored_entries(log, read)
+
+    def _reader(self, store: str, broker: str) -> JournalReader | None:
+        """Return a reader of a store on the disk of a broker; None if it has no such store."""
         data = self._tree.process(broker).plan.data
-        folder = data / LOGS / log.entries if data is not None else None
+        folder = data / LOGS / store if data is not None else None
         try:
             return open_reader(RealFiles(folder)) if folder is not None and folder.is_dir() else None
         except NotKeptError:
@@ -122,7 +128,7 @@ class RealLogs:
         running = {process.name for process in self._running()}
         for log in self._logs:
             for process in self._tree.processes:
-                entries = self._entries(log, process.name)
+                entries, part = self._entries(log, process.name)
                 is_replica = process.name in running and process.name in log.replicas
                 if entries or is_replica:
-                    yield from kept_rows(time_us, process.name, log.name, entries, 0, is_replica)
+                    yield from kept_rows(time_us, process.name, log, entries, 0, is_replica, part)

@@ -30,9 +30,13 @@ from resprout.trace import kinds
 
 LOGGED: Final = (
     kinds.LOG_DECLARED, kinds.LOG_FED, kinds.LOG_KEPT, kinds.LOG_GAP, kinds.LOG_END, kinds.LOG_READ, kinds.LOG_PAGE,
+    kinds.LOG_COMPACTED,
 )  # fmt: skip
 FAR: Final = 1 << 62
-_ABOUT: Final = ("log", "crc", "replicas", "first", "end", "runs", "from", "until", "partition", "partitions")
+_ABOUT: Final = (
+    "log", "crc", "replicas", "first", "end", "runs", "from", "until", "partition", "partitions", "grace", "compacted",
+    "at", "until", "empty",
+)  # fmt: skip
 
 
 class LogRows:
@@ -44,7 +48,7 @@ class LogRows:
         self.text = {name: text_of(cells, words.attributes.find(name), len(rows)) for name in _ABOUT}
         if np.any(self.text["log"] < 0):
             raise UnreadableError("a row about a log without its name")
-        self.is_message = self._is(kinds.LOG_KEPT, kinds.LOG_READ)
+        self.is_message = self._is(kinds.LOG_KEPT, kinds.LOG_READ, kinds.LOG_COMPACTED)
         placed = self.is_message | self._is(kinds.LOG_GAP)
         if np.any(rows.position[placed] < 0):
             raise UnreadableError("a row about a log without position")
@@ -89,6 +93,8 @@ class ReplicaEnd(msgspec.Struct):
     first: int = 0
     end: int = 0
     runs: bool = False
+    compacted: int = 0
+    """Offset behind its compacted part."""
 
 
 class OneLog:
@@ -108,6 +114,11 @@ class OneLog:
             self.partitions = rows.number(int(declared[-1]), "partitions")
             if not 0 <= self.partition < self.partitions:
                 raise UnreadableError("a row about a log with a partition that is none")
+        has_grace = len(declared) > 0 and rows.word(int(declared[-1]), "grace") != ""
+        self.grace_us = rows.number(int(declared[-1]), "grace") if has_grace else None
+        """Age at which tombstones are dropped; None unless the log is compacted."""
+        self.dropped = rows.at(log, kinds.LOG_COMPACTED)
+        """Indices of the rows of messages that were dropped by compaction."""
         self.fed = table.row[rows.at(log, kinds.LOG_FED)]
         self.kept = {int(node): kept[table.node[kept] == node] for node in np.unique(table.node[kept])}
         """Indices of the rows of its messages, by broker."""
@@ -115,16 +126,23 @@ class OneLog:
         self.ends: dict[int, ReplicaEnd] = {}
         for place in ends.tolist():
             first, end = rows.number(place, "first"), rows.number(place, "end")
-            self.ends[int(table.node[place])] = ReplicaEnd(first, end, rows.text["runs"][place] >= 0)
+            compacted = rows.number(place, "compacted") if rows.text["compacted"][place] >= 0 else 0
+            self.ends[int(table.node[place])] = ReplicaEnd(first, end, rows.text["runs"][place] >= 0, compacted)
         for node in (*self.kept, *self.gaps):
             self.ends.setdefault(node, ReplicaEnd())
         in_order = sorted(self.kept, key=lambda node: rows.words.names.texts[node])
-        every = np.concatenate([np.zeros(0, dtype=np.int64), *[self.kept[node] for node in in_order]])
+        kept_in_order = [self.kept[node] for node in in_order]
+        every = np.concatenate([np.zeros(0, dtype=np.int64), *kept_in_order, self.dropped])
         position, first_of = np.unique(table.position[every], return_index=True)
         self.offset = position
         """All offsets that some replica has, sorted."""
         self.chosen = every[first_of]
-        """Index of the row that stands for each offset: that of the first replica by name."""
+        """Index of the row that stands for each offset: that of the first replica by name, or of a dropped message."""
+        first_row: dict[int, int] = {}
+        for place in self.dropped.tolist():
+            first_row.setdefault(int(table.position[place]), int(table.row[place]))
+        self.dropped_row = np.array([first_row.get(offset, FAR) for offset in position.tolist()], dtype=np.int64)
+        """Row of the first note that the message at each offset was dropped; `FAR` if there is none."""
 
     @property
     def running(self) -> list[ReplicaEnd]:
@@ -170,6 +188,7 @@ class LogArrays:
         self._broken: set[str] = set()
         for log, name in zip(self.logs, rows.names, strict=True):
             self._note("log_kept", any(self._violates_kept(log, node) for node in log.ends))
+            self._note("log_kept", len(log.dropped) > 0 and self._violates_dropped(log))
             self._note("log_same", self._differs(log, name) or self._gaps_differ(log))
             gaps = [rows.rows.time_us[places] for places in log.gaps.values()]
             self._note("log_gap", any(bool(np.any(times <= first_shock_us)) for times in gaps))
@@ -226,9 +245,36 @@ class LogArrays:
         line = np.concatenate(([end.first - 1], position, [end.end]))
         if np.any(np.diff(line) < 1):
             return True
-        marks = np.setdiff1d(table.position[gaps], position)
+        dropped = table.position[log.dropped]
+        free = np.concatenate((table.position[gaps], dropped[dropped < end.compacted]))
+        marks = np.setdiff1d(free, position)
         inside = np.count_nonzero((marks >= end.first) & (marks < end.end))
         return bool(len(position) + inside != end.end - end.first)
+
+    def _violates_dropped(self, log: OneLog) -> bool:
+        """Whether a message was dropped that is the last one of its key, and no old tombstone."""
+        table, rows, publications = self._rows.rows, self._rows, self._publications
+        number = self._number[log.dropped]
+        if log.grace_us is None or np.any(number < 0) or np.any(publications.row[number] > table.row[log.dropped]):
+            return True
+        if log.predicate is not None and not self._keeps(log, number).all():
+            return True
+        keys = publications.keys
+
+        def key_of(one: int) -> tuple[int, ...]:
+            start = int(keys.start[one])
+            return (int(publications.topic[one]), *keys.content[0][start : start + int(keys.length[one])].tolist())
+
+        last: dict[tuple[int, ...], int] = {}
+        there = self._number[log.chosen]
+        for offset, one in zip(log.offset[there >= 0].tolist(), there[there >= 0].tolist(), strict=True):
+            last[key_of(one)] = offset
+        for place, one in zip(log.dropped.tolist(), number.tolist(), strict=True):
+            age_us = rows.number(place, "until") - rows.number(place, "at")
+            is_old = rows.text["empty"][place] >= 0 and age_us >= log.grace_us
+            if last.get(key_of(one), -1) <= int(table.position[place]) and not is_old:
+                return True
+        return False
 
     def _differs(self, log: OneLog, name: int) -> bool:
         table = self._rows.rows
@@ -236,7 +282,7 @@ class LogArrays:
         reads = self._rows.at(name, kinds.LOG_READ)
         last = {int(table.node[place]): int(table.row[place]) for place in pages}
         over = np.array([last.get(int(node), -1) for node in table.node[reads]], dtype=np.int64)
-        here = np.concatenate([*log.kept.values(), reads[table.row[reads] < over]]) if log.kept else reads[:0]
+        here = np.concatenate([*log.kept.values(), reads[table.row[reads] < over], log.dropped])
         there = log.find(table.position[here])
         here, there = here[there >= 0], there[there >= 0]
         other = table.node[here] != table.node[there]
@@ -271,10 +317,11 @@ class LogArrays:
             self.reads += 1
             begin, end = rows.number(place, "from"), rows.number(place, "until")
             given = np.array(waiting.pop(node, ()), dtype=np.int64)
-            is_wrong |= self._page_violates(log, rows.predicates[place], given, begin, end)
+            is_wrong |= self._page_violates(log, place, given, begin, end)
         return is_wrong
 
-    def _page_violates(self, log: OneLog, asked: Predicate, given: Array, begin: int, end: int) -> bool:
+    def _page_violates(self, log: OneLog, page: int, given: Array, begin: int, end: int) -> bool:
+        asked, row = self._rows.predicates[page], int(self._rows.rows.row[page])
         position = self._rows.rows.position[given]
         line = np.append(begin - 1, position)
         if np.any(np.diff(line) < 1) or np.any(position >= end):
@@ -283,7 +330,7 @@ class LogArrays:
         number = number[number >= 0]
         if len(number) and not self._wishes.matches(asked, number).all():
             return True
-        inside = (log.offset >= begin) & (log.offset < end)
+        inside = (log.offset >= begin) & (log.offset < end) & (log.dropped_row >= row)
         kept = self._number[log.chosen[inside]]
         offset = log.offset[inside][kept >= 0]
         kept = kept[kept >= 0]

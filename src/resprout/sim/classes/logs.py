@@ -2,7 +2,8 @@
 
 Each trial has one to three logs with one to five replicas, some of them with a small disk. In some trials brokers fail
 within the fault model, once or repeatedly. In others all of them are killed at once (`durable = "journal"`), or an
-operator restarts them one by one, or disks are full for a while. Clients may read the logs meanwhile.
+operator restarts them one by one, or disks are full for a while. Clients may read the logs meanwhile. Some logs are
+compacted while that happens.
 
 In every trial each log keeps a majority: replicas that never return, and those that lose their disks, are a minority of
 each log in the whole run. So every log must be complete at the end and have no gap mark.
@@ -32,6 +33,10 @@ REPLICAS: Final = (1, 2, 3, 3, 3, 3, 4, 5)
 RETAIN_BYTES: Final = (1 << 30, 1 << 30, 1 << 30, 20_000)
 SEGMENT_BYTES: Final = 4_096
 PARTITIONS: Final = (1, 1, 1, 2, 4)
+COMPACTED: Final = 0.4
+"""Share of the logs that are compacted."""
+GRACES_US: Final = (0, 2_000_000, 24 * 3_600 * 1_000_000)
+COMPACT_BYTES: Final = (1, 1_000, 5_000)
 TIME_LIMIT_US: Final = 1_800_000_000
 FOUNDED_US: Final = 3_000_000
 """Time from a complete tree until a log is founded and fed."""
@@ -99,9 +104,10 @@ def _with_disk(rng: Random, drawn: Scenario) -> Iterable[object]:
 def _logs(rng: Random, drawn: Scenario, is_calm: bool) -> tuple[LogDeclaration, ...]:
     """Draw the logs of a trial. `is_calm`: no disk loses unsynced data."""
     divided = random_for(drawn.seed, "partitions of logs")
+    compacting = random_for(drawn.seed, "compaction of logs")
     brokers = [broker.name for broker in drawn.brokers]
     topics = list(dict.fromkeys(topic for work in drawn.workloads for topic in work.topics))
-    return tuple(
+    declared = tuple(
         LogDeclaration(
             f"log{number}",
             rng.choice((*topics, "#", "#", "#")),
@@ -113,6 +119,14 @@ def _logs(rng: Random, drawn: Scenario, is_calm: bool) -> tuple[LogDeclaration, 
         )
         for number in range(rng.choice(LOGS))
     )
+    return tuple([_compacted(compacting, log) if compacting.random() < COMPACTED else log for log in declared])
+
+
+def _compacted(rng: Random, log: LogDeclaration) -> LogDeclaration:
+    return msgspec.structs.replace(
+        log, compact=True, compact_grace_us=rng.choice(GRACES_US), compact_bytes=rng.choice(COMPACT_BYTES),
+        retain_bytes=LogDeclaration("", "", ()).retain_bytes,
+    )  # fmt: skip
 
 
 def _readers(drawn: Scenario, begin_us: int) -> tuple[ReaderSpec, ...]:

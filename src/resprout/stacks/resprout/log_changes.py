@@ -60,7 +60,8 @@ class LogChanges:
             return self._table.changed(message.log, message.replicas)
         log = LogDeclaration(
             message.log, message.filter, message.replicas, message.retain_bytes, message.retain_us, message.flush,
-            message.segment_bytes, partitions=message.partitions,
+            message.segment_bytes, partitions=message.partitions, compact=message.compact,
+            compact_grace_us=message.compact_grace_us, compact_bytes=message.compact_bytes,
         )  # fmt: skip
         return self._table.created(log, life.seat.epoch_us + life.now_us)
 

@@ -31,6 +31,8 @@ from resprout.logs.declaration import LOG_PREFIX, LogDeclaration
 from resprout.logs.feeder import LogFeeder
 from resprout.logs.messages import (
     LogAsk,
+    LogCopied,
+    LogCopyAsk,
     LogEntries,
     LogFed,
     LogFeed,
@@ -180,7 +182,9 @@ class LogHost:
         for log in self.table.parts:
             if seat.name in log.replicas and log.key not in self.replicas:
                 rng = Random(self._rng.random())
-                replica = self.replicas[log.key] = LogReplica(log, seat.name, seat.incarnation, rng, self)
+                replica = self.replicas[log.key] = LogReplica(
+                    log, seat.name, seat.incarnation, rng, self, is_traced=seat.is_traced
+                )
                 if self._is_begun:
                     replica.begin()
 
@@ -270,6 +274,8 @@ class LogHost:
         replica = self.replicas.get(event.store.rpartition(".")[0])
         if replica is not None:
             replica.opened(event, self._life.now_us)
+            if event.warning:
+                self._life.note("log", f"replica of {replica.declaration.name}: {event.warning}")
             if replica.trouble:
                 name = replica.declaration.name
                 self._life.note("log", f"{self._life.seat.name} keeps no replica of {name}: {replica.trouble}")
@@ -323,6 +329,8 @@ class LogHost:
             replica.hear_found(broker, message, now_us)
         elif isinstance(message, LogEntries):
             replica.hear_entries(broker, message)
+        elif isinstance(message, LogCopyAsk | LogCopied):
+            replica.hear_copy(broker, message)
 
     def hear_peer(self, peer: Peer, message: Any) -> None:
         if not peer.is_newcomer:  # the name of a newcomer is not settled

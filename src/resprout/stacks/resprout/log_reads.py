@@ -307,8 +307,9 @@ class LogReads:
         if read is not None and read.tried[-1] == broker:
             del self._remote[read.id]
             page = FoundPage(
-                message.begin, message.records, message.first, message.end, message.first_us, message.reason
-            )
+                message.begin, message.records, message.first, message.end, message.first_us, message.reason,
+                min(message.compacted, message.end), min(message.covered, message.end),
+            )  # fmt: skip
             self._found(read, page, message.origin)
 
     # -- answers -------------------------------------------------------------------------------------------------------
@@ -332,7 +333,7 @@ class LogReads:
 
     def _give(self, read: _LogRead, page: FoundPage, origin: int) -> None:
         """Send a page to a client. A page ends before a gap, and one that begins at a gap is refused unless gaps are
-        allowed."""
+        allowed. Holes that compaction has made are no gaps: it goes on behind them."""
         asked, client, begin = read.asked, read.client, page.begin
         reason, steps, following = "", 0, begin
         gaps = [gap] if (gap := _dropped(read, page)) is not None else []
@@ -343,6 +344,8 @@ class LogReads:
             if entry.following <= following:
                 steps += ENTRY_STEPS
                 continue
+            if following < entry.offset <= page.compacted:
+                following = min(entry.offset, asked.until or entry.offset)
             if entry.offset > following or (asked.until and following >= asked.until) or steps > PAGE_STEPS:
                 break
             if entry.gap:
@@ -369,6 +372,9 @@ class LogReads:
                 event = EventRead(asked.id, *picked, tseq, following, origin, entry.time_us)
                 self._life.out.append(Send(client, event))
             following += bundle.count
+        else:
+            if page.covered and not reason:  # the rest of what was compacted is a hole
+                following = max(following, min(page.covered, asked.until or page.covered))
         self._charge(read, steps)
         answer = EventsEnd(
             asked.id, asked.journal, following, page.first, page.end, reason, origin, tuple(gaps), begin=begin

@@ -23,7 +23,9 @@ def logs_seen(host: LogHost, logs: Sequence[LogDeclaration], now_us: int) -> tup
 
 def _log_seen(host: LogHost, log: LogDeclaration, now_us: int) -> LogSeen:
     unfed, replica = host.unfed(log.key), host.replicas.get(log.key)
-    seen = LogSeen(log.name, log.filter, log.replicas, is_feeding=unfed is not None, unfed=unfed or 0)
+    seen = LogSeen(
+        log.name, log.filter, log.replicas, is_feeding=unfed is not None, unfed=unfed or 0, compact=log.compact
+    )
     if replica is None or replica.broker not in log.replicas:  # it votes as long as the log needs it
         return seen
     first, end = replica.reader.first, replica.state.end
@@ -34,9 +36,10 @@ def _log_seen(host: LogHost, log: LogDeclaration, now_us: int) -> LogSeen:
         members=tuple(map(broker_of, replica.members)),
         first=msgspec.UNSET if first is None else min(first, end),
         end=end,
-        leaderless_seconds=0.0 if replica.has_leader(now_us) else _seconds(replica.leaderless_since_us, now_us),
-        behind_seconds=_seconds(replica.behind_since_us, now_us),
-        trouble=replica.trouble,
+        compacted=replica.entries.compacted.end if log.compact else msgspec.UNSET,
+        leaderless_seconds=0.0 if replica.has_leader(now_us) else _seconds(replica.health.leaderless_since_us, now_us),
+        behind_seconds=_seconds(replica.health.behind_since_us, now_us),
+        trouble=replica.trouble or replica.damage,
         positions=tuple(
             [
                 PositionSeen(each.name, each.offset, max(0, end - each.offset))
@@ -61,7 +64,9 @@ def _seconds(since_us: int | None, now_us: int) -> float:
 def log_notices(logs: Iterable[LogSeen]) -> Iterator[str]:
     """Yield a line for each problem that an operator should act on."""
     for log in logs:
-        if log.trouble:
+        if log.trouble and log.role != "stopped":
+            yield f"log {log.name}: entries of the replica here cannot be read: {log.trouble}"
+        elif log.trouble:
             yield f"log {log.name}: this broker keeps no replica: {log.trouble}"
         elif log.leaderless_seconds >= LEADERLESS_SECONDS:
             yield (
