@@ -18,8 +18,29 @@ def findings(rows: list[Row], promise: Promises = Promises(), clocks_us: int = C
     w = World(rows, promise)
     return {
         *_identity(w), *_presence(w), *_positions(w), *_lost(w), *_fifo(w), *_causal(w), *_totals(w), *_barrier(w),
-        *_places(w), *_receipts(w), *_never_told(w), *_times(w, clocks_us),
+        *_places(w), *_receipts(w), *_never_told(w), *_times(w, clocks_us), *_mqtt(w),
     }  # fmt: skip
+
+
+def _mqtt(w: World) -> set[Finding]:
+    """MQTT sessions that vanish, and messages with QoS 2 that come twice."""
+    found: set[Finding] = set()
+    for i, row in enumerate(w.rows):
+        about = row.attributes or {}
+        if row.kind == "handed" and about.get("qos") == "2":
+            if any(
+                r.kind == "handed" and ident(r) == ident(row)
+                and (r.attributes or {}).get("qos") == "2"
+                and (r.attributes or {}).get("durable") == about["durable"]
+                for r in w.rows[:i]
+            ):  # fmt: skip
+                found.add(("mqtt_twice", row.node, ident(row), row.time_us))
+        elif row.kind == "mqtt_connected" and about.get("session") == "new":
+            ends = [j for j in range(i) if w.rows[j].node == row.node and w.rows[j].kind in ("crash", "leave")]
+            since = max(ends, default=-1)
+            if any(r.node == row.node and r.kind == "mqtt_connected" for r in w.rows[since + 1 : i]):
+                found.add(("mqtt_session", row.node, ("", 0, "", 0), row.time_us))
+    return found
 
 
 def _identity(w: World) -> set[Finding]:
@@ -194,7 +215,9 @@ def _never_told(w: World) -> set[Finding]:
         if not words & {"accepted", "safe"} or "delivered" in words or "failed" in ever or id in refused:
             continue
         due = [life for life in w.lives if w.due_until(life, id) >= 0]
-        have = all(w.correct(life) and w.due_until(life, id) == float("inf") and w.ever(life, id) for life in due)
+        have = not any(r.kind == "mqtt_connected" and r.node == id[0] for r in w.rows)
+        whole = [w.correct(life) and w.due_until(life, id) == float("inf") and w.ever(life, id) for life in due]
+        have = have and all(whole)
         misses = ("delivered" in w.given and have) or ("safe" in w.given and "safe" not in words)
         if w.correct(w.life_of[p]) and misses:
             found.add(("receipt", id[0], id, w.rows[p].time_us))

@@ -16,6 +16,7 @@ from tests.audit import (  # noqa: F401 - they put themselves on the list
     bank_mutations,
     durable_mutations,
     log_mutations,
+    mqtt_model,
     timing_mutations,
     value_mutations,
 )

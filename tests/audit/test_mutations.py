@@ -17,6 +17,8 @@ DURABLE = [name for name, (rule, _) in MUTATIONS.items() if rule == "durable"]
 LOGS = [name for name, (rule, _) in MUTATIONS.items() if rule.startswith("log_")]
 VALUES = [name for name, (rule, _) in MUTATIONS.items() if rule in VALUE_RULES]
 """`test_values` tries these, on simulated runs."""
+MQTT = [name for name, (rule, _) in MUTATIONS.items() if rule.startswith("mqtt_")]
+"""`test_mqtt` tries these."""
 BANK = [name for name, (rule, _) in MUTATIONS.items() if rule.startswith("bank_")]
 
 
@@ -86,7 +88,7 @@ def test_a_spoiled_log_is_noticed_by_the_right_rule(name: str) -> None:
     assert done >= 5
 
 
-@pytest.mark.parametrize("name", [name for name in MUTATIONS if name not in (*BANK, *DURABLE, *LOGS, *VALUES)])
+@pytest.mark.parametrize("name", [name for name in MUTATIONS if name not in (*BANK, *DURABLE, *LOGS, *MQTT, *VALUES)])
 def test_a_spoiled_trace_is_noticed_by_the_right_rule(name: str) -> None:
     rule, mutate = MUTATIONS[name]
     done = 0

@@ -9,10 +9,10 @@ from resprout.edge.durable_messages import Standing
 from resprout.mqtt.packets import Disconnect, FilterRequest, Properties, Subscribe, Will
 from resprout.mqtt.reasons import Reason
 from resprout.mqtt.state import SessionState
-from resprout.net.in_process import OpenerCredentials
-from resprout.net.mqtt import records as records_module
-from resprout.net.mqtt.records import NOTE_BYTES, OWN_KEYS, SESSIONS, SessionNote, SessionRecords
-from resprout.net.mqtt.sources import DurableSource
+from resprout.mqtt_sessions import records as records_module
+from resprout.mqtt_sessions.ports import OpenerCredentials
+from resprout.mqtt_sessions.records import NOTE_BYTES, OWN_KEYS, SESSIONS, SessionNote, SessionRecords
+from resprout.mqtt_sessions.sources import DurableSource
 from tests.mqtt.peer import mqtt_peer
 from tests.mqtt.rig import tree_message
 from tests.mqtt.stage import mqtt_broker
@@ -45,9 +45,8 @@ def test_a_note_has_the_latest_positions_of_a_subscription() -> None:
             def hear(source: DurableSource, *given: object) -> None: ...
             def over(source: DurableSource, standing: Standing, reason: str) -> None: ...
 
-            host = broker.running.broker.host
             who = OpenerCredentials("127.0.0.1")
-            source = DurableSource("one", "a/#", lambda: host, who, None, hear, hear, over, hear)
+            source = DurableSource(broker.server, "one", "a/#", who, None, hear, hear, over, hear)
             messages: list[Message] = [tree_message(publisher=f"p{number}") for number in range(9)]
             source.acknowledge(messages)
             source.acknowledge(messages[:1])

@@ -7,9 +7,9 @@ import pytest
 from tools.mqtt_conformance import free_ports
 
 from resprout.mqtt.packets import Properties, Will
+from resprout.mqtt_sessions import orphans
+from resprout.mqtt_sessions.wills import packed_will, unpacked_will
 from resprout.net.address import Address
-from resprout.net.mqtt import orphans
-from resprout.net.mqtt.wills import packed_will, unpacked_will
 from resprout.net.tree import LocalTree
 from resprout.scenario.load import parse_scenario
 from tests.mqtt.peer import mqtt_peer

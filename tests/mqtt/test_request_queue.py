@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from resprout.mqtt.actions import PublishMessage
-from resprout.net.mqtt.pending_subscriptions import PendingSubscriptions
-from resprout.net.mqtt.receipts import AwaitedReceipts
-from resprout.net.mqtt.request_queue import LENGTH_MAX, WAIT_SECONDS, RequestQueue
+from resprout.mqtt_sessions.pending_subscriptions import PendingSubscriptions
+from resprout.mqtt_sessions.receipts import AwaitedReceipts
+from resprout.mqtt_sessions.request_queue import LENGTH_MAX, WAIT_SECONDS, RequestQueue
 
 
 class Timers:

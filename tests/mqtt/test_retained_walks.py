@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from resprout.filters.topic_tree import TopicTree
 from resprout.mqtt.packets import Publish
-from resprout.net.mqtt.pending_subscriptions import PORTION, PendingSubscriptions
+from resprout.mqtt_sessions.pending_subscriptions import PORTION, PendingSubscriptions
 from tests.mqtt.peer import mqtt_peer
 from tests.mqtt.stage import mqtt_broker
 from tests.net.stage import run, until

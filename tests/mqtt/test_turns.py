@@ -12,12 +12,13 @@ from resprout.mqtt.decoder import Decoded
 from resprout.mqtt.encoder import encode
 from resprout.mqtt.packets import V5, Connect, Disconnect, Packet, Pingreq, Pingresp, Will
 from resprout.mqtt.session import ServerLimits, ServerSession
+from resprout.mqtt_sessions.driver import HELD_MAX, ConnectionDriver
+from resprout.mqtt_sessions.embedded import EmbeddedClient
+from resprout.mqtt_sessions.ports import OpenerCredentials
 from resprout.net.address import Address
-from resprout.net.event_loop import HeavyLine, weight_of
-from resprout.net.in_process import TURN_MESSAGES, OpenerCredentials
+from resprout.net.event_loop import HeavyLine, now_us, weight_of
+from resprout.net.in_process import TURN_MESSAGES
 from resprout.net.mqtt.connection import FRAMED_PIECE_BYTES, PIECE_BYTES, TURN_FRAMES, TURN_PACKETS, MqttConnection
-from resprout.net.mqtt.driver import HELD_MAX, ConnectionDriver
-from resprout.net.mqtt.embedded import EmbeddedClient
 from resprout.net.mqtt.layers import Layers, WebSocketLayer
 from resprout.net.mqtt.server import MqttFigures
 from resprout.net.mqtt.settings import MqttSettings
@@ -69,6 +70,8 @@ class Server:
         self.line = HeavyLine(self.loop)
         self.settings = MqttSettings()
         self.figures = MqttFigures()
+        self.call_idly = self.loop.call_later
+        self.now_us = now_us
 
     def entered(self, connection: MqttConnection) -> None: ...
     def refused(self, connection: MqttConnection, why: str, who: str = "") -> None: ...
@@ -152,7 +155,7 @@ def test_a_client_inside_the_broker_takes_turns_with_others() -> None:
     async def work() -> None:
         async with mqtt_broker(settings={"sys_seconds": 0}) as broker:
             host = broker.running.broker.host
-            near = EmbeddedClient("in-process", lambda: host, OpenerCredentials("127.0.0.1"), lambda news: None)
+            near = EmbeddedClient(broker.server, "in-process", OpenerCredentials("127.0.0.1"), lambda news: None)
             near.start()
             await until(lambda: "in-process" in broker.running.sessions)
             taken: list[int] = []

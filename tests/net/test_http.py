@@ -18,6 +18,7 @@ from resprout.net.http import server as http_server
 from resprout.net.http.pages import LETTERS_AT_ONCE, check_pages_closed, rendered
 from resprout.net.identity.scram import verifier_of_token
 from tests.cli.hostile_broker import account_of
+from tests.mqtt.stage import mqtt_broker
 from tests.net.pages import get, said, served, values
 from tests.net.stage import bare, broker, run, until
 
@@ -83,6 +84,20 @@ def test_health_is_told_to_everybody_and_readiness_waits_for_a_place(tmp_path: P
             assert (await get(at, "/readyz")).text == "ready\n"
             await running.broker.close()
             assert (await get(at, "/readyz")).status == 503
+
+    run(scene())
+
+
+def test_readiness_waits_for_the_mqtt_sessions() -> None:
+    """A rolling restart that stopped the next broker before this one had them would lose them."""
+
+    async def scene() -> None:
+        async with mqtt_broker() as broker, served(broker.running) as at:
+            await until(lambda: broker.running.broker.books.status().serving)
+            assert (await get(at, "/readyz")).text == "ready\n"
+            broker.server.serving.clear()
+            early = await get(at, "/readyz")
+            assert early.status == 503 and early.text == "not ready: it does not have the MQTT sessions yet\n"
 
     run(scene())
 

@@ -106,6 +106,8 @@ class DurableRecord:
         self.terminated: dict[MessageId, int] = {}
         """The first row in which a consumer gave it up."""
         self.dead: dict[MessageId, list[DeadLetterRow]] = {}
+        self.is_mqtt = False
+        """Whether it is one of an MQTT session: such messages do not say how often they were handed out."""
         self.followed: dict[MessageId, MessageId] = {}
         """By message: its follow-up."""
         self.second_follow_ups: list[tuple[MessageId, Row]] = []
@@ -249,6 +251,7 @@ def read_durables(history: History) -> list[DurableRecord]:
             each.dropped = max(each.dropped, count_of(number, about.get("dropped", "")))
         else:
             id = identity_of(number, row)
+            each.is_mqtt |= "qos" in about
             deliveries = count_of(number, about.get("deliveries", "1"))
             handed = HandedOut(number, row.time_us, each.life(row.node), "redelivered" in about, deliveries)
             each.handed.setdefault(id, []).append(handed)
@@ -420,7 +423,7 @@ def _has(each: DurableRecord, id: MessageId, handed: HandedOut, latest: int) -> 
 def check_retries(each: DurableRecord, history: History) -> Iterator[Anomaly]:
     """What comes back is counted, and given up as the policy says, with one dead letter."""
     for id, times in each.handed.items():
-        if each.may_come_back or len(times) > 1:
+        if not each.is_mqtt and (each.may_come_back or len(times) > 1):
             yield from _counted(each, history, id, times)
     for id, letters in each.dead.items():
         yield from _given_up_rightly(each, history, id, letters)

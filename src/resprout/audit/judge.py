@@ -17,6 +17,7 @@ from resprout.audit.history import History
 from resprout.audit.log_order import check_order
 from resprout.audit.logs import LOG_RULES, check_logs, log_notes, log_skips, read_logs
 from resprout.audit.loss import PROBABLE, check_loss, check_receipts, count_deliveries, not_judged, owed
+from resprout.audit.mqtt import MQTT_RULES, NO_MQTT, check_mqtt, mqtt_clients
 from resprout.audit.timing import CLOCKS_US, NO_TIMES, TIMING_RULES, check_times, read_times
 from resprout.audit.totals import (
     ByLife,
@@ -76,6 +77,7 @@ class Case:
         self._history = History(rows, self.promise)
         self._durables = read_durables(self._history)
         self._logs = read_logs(self._history.logged)
+        self._mqtt = mqtt_clients(self._history.rows)
         self._values = read_values(self._history.rows, self._history.is_whole)
         self._owed = owed(self._history, [*self._durables, *self._logs])
         self._times = read_times(self._history)
@@ -104,9 +106,11 @@ class Case:
         if "barrier" in rules:
             found += check_barrier(history, self._groups, self._order)
         if "receipt" in rules:
-            found += check_receipts(history, [*self._durables, *self._logs])
+            found += check_receipts(history, [*self._durables, *self._logs], self._mqtt)
         if "durable" in rules:
             found += check_durables(history, self._durables, self._owed_to_durables())
+        if self._mqtt and not set(MQTT_RULES).isdisjoint(rules):
+            found += check_mqtt(history.rows, history.naming)
         if (self._times or history.expired) and not set(TIMING_RULES).isdisjoint(rules):
             found += check_times(history, self._times, handed_out(self._durables), self._clocks_us)
         if not set(LOG_RULES).isdisjoint(rules):
@@ -178,6 +182,8 @@ class Case:
             reasons |= dict.fromkeys(TIMING_RULES, NO_TIMES)
         if not self._durables:
             reasons["durable"] = NO_DURABLES
+        if not self._mqtt:
+            reasons |= dict.fromkeys(MQTT_RULES, NO_MQTT)
         return reasons | log_skips(self._logs) | value_skips(self._values) | self._skipped_of_bank()
 
     def _skipped_of_bank(self) -> dict[str, str]:

@@ -23,10 +23,10 @@ Receipts (`check_receipts`); each publication is checked by itself:
   publication that was accepted and neither failed nor was refused, if the client that made it is correct: `safe` in any
   case, and `delivered` if every subscriber where it was ever due is correct, still wants it, and has it, and each
   durable subscription that asks for it has a consumer, and somebody has acknowledged it there. Receipts that the run
-  does not promise are never due.
+  does not promise are never due, nor is `delivered` at an MQTT client.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -197,7 +197,8 @@ def count_deliveries(history: History, owed: bytearray) -> Came:
     return Came(expected, came, told)
 
 
-def check_receipts(history: History, durables: Sequence[Holder] = ()) -> Iterator[Anomaly]:
+def check_receipts(history: History, durables: Sequence[Holder] = (), mqtt: Collection[str] = ()) -> Iterator[Anomaly]:
+    """`mqtt`: the clients that speak MQTT, whose last receipt is `safe`."""
     reached: dict[MessageId, str] = {}
     for number, row in history.receipts:
         id = (row.publisher or "", row.incarnation or 0, row.stream or "", row.seq or 0)
@@ -220,10 +221,12 @@ def check_receipts(history: History, durables: Sequence[Holder] = ()) -> Iterato
                     yield from _too_early(history, p, number, row)
     yield from _delivered_though_refused(history)
     if history.is_whole:
-        yield from _never_told(history, durables, reached)
+        yield from _never_told(history, durables, reached, mqtt)
 
 
-def _never_told(history: History, durables: Sequence[Holder], reached: Mapping[MessageId, str]) -> Iterator[Anomaly]:
+def _never_told(
+    history: History, durables: Sequence[Holder], reached: Mapping[MessageId, str], mqtt: Collection[str]
+) -> Iterator[Anomaly]:
     given = history.promise.receipts
     failed = {identity_of(number, row) for number, row in history.receipts if row.receipt == "failed"}
     for id, receipt in reached.items():
@@ -233,7 +236,7 @@ def _never_told(history: History, durables: Sequence[Holder], reached: Mapping[M
         lives = [(history.lives[number], until) for number, until in history.due[p.number]]
         name = history.name(p.number)
         everywhere = all(life.correct and until == NEVER and life.has(p.number) for life, until in lives)
-        everywhere = everywhere and not any(each.may_hold(p) for each in durables)
+        everywhere = everywhere and id[0] not in mqtt and not any(each.may_hold(p) for each in durables)
         if "delivered" in given and everywhere:
             text = f"{id[0]} was never told that {name} is delivered, though all {len(lives)} that are owed it have it"
         elif "safe" in given and receipt == "accepted":

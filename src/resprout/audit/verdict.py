@@ -29,6 +29,8 @@ RULES: Final[dict[str, str]] = {
     "tseq": "every total has a place of its own, and bound ones come in the order of their places",
     "receipt": "receipts are true, and the last one is sent",
     "durable": "a durable subscription hands out every owed message, in order, and marks repeats",
+    "mqtt_twice": "an MQTT session is handed a message with QoS 2 once",
+    "mqtt_session": "an MQTT session is there when its client comes back",
     "log_kept": "a replica of a log stores published messages that match, each once, at consecutive offsets",
     "log_complete": "a log has every message that it is owed, at every replica that runs at the end",
     "log_same": "an offset of a log has one message, for all replicas and readers",
@@ -48,7 +50,7 @@ RULES: Final[dict[str, str]] = {
 }
 """Every rule and its promise in words, in the order of reports."""
 
-APART: Final = ("bank_", "log_", "durable", "kv_", "retained", "early", "expired")
+APART: Final = ("bank_", "log_", "durable", "mqtt_", "kv_", "retained", "early", "expired")
 """How rules begin about what most traces do not have. That they were not judged there is not worth a word."""
 
 CLEAN: Final = "clean"

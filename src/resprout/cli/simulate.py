@@ -82,7 +82,7 @@ def swarm(
     The report names the step that breaks one.
 
     Classes of the default stack are faults, thin-links, in-turn, totals, doubled-clients, doubled-names, blackout,
-    consumers, cut-repairs, disks, hung, kv, logs, slow-links, moved-clocks, moves, newcomers, producers, queues,
+    consumers, cut-repairs, disks, hung, kv, logs, slow-links, moved-clocks, moves, mqtt, newcomers, producers, queues,
     restarts, retained, rolling, scoped-totals, spilling and unread; any draws the class, too. Other stacks have faults
     only.
     """

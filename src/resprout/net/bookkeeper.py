@@ -54,6 +54,11 @@ LATENCY_SECONDS: Final = 60
 class ServesMqtt(Protocol):
     """What a broker serves to MQTT clients, as far as people want to know."""
 
+    @property
+    def is_serving(self) -> bool:
+        """Whether MQTT clients can connect."""
+        ...
+
     def account(self) -> MqttAccount: ...
 
     def protocol_of(self, client: str) -> str:

@@ -11,13 +11,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-import msgspec
-
 from resprout.core.contract import Connect, Disconnected
 from resprout.edge.broker.guard import Permit
 from resprout.edge.rights import Rights
 from resprout.links.frames import Hello
 from resprout.links.links import Links
+from resprout.mqtt_sessions.ports import OpenerCredentials
 from resprout.net.address import Address
 from resprout.net.door import Door
 from resprout.net.event_loop import weight_of
@@ -29,21 +28,6 @@ from resprout.net.tls import ProvenPeer
 GONE = "the peer closed the connection"
 TURN_MESSAGES: Final = 64
 """Number of messages of a client after which its turn ends."""
-
-
-class OpenerCredentials(msgspec.Struct, frozen=True):
-    """Credentials of the side that opens the connection, as verified by this process."""
-
-    address: str
-    """Address of the MQTT client, without the port; its connections are counted there."""
-    identity: str | None = None
-    """Identity that was authenticated with a secret."""
-    proven: ProvenPeer | None = None
-    """Peer proven by a certificate."""
-    internal: bool = False
-    """Whether it is a part of the broker, which is exempt from rules and limits."""
-    also: tuple[str, ...] = ()
-    """Topic prefixes on which it may publish regardless of rules, for keys that this process adds to publications."""
 
 
 class InProcessPermit(Permit):

@@ -28,6 +28,7 @@ from resprout.core.guarantee import ReceiptLevel
 from resprout.scenario.model import TIME_LIMIT_US, BrokerSpec, FaultKind, FaultSpec, OptionValue, Scenario
 from resprout.scenario.read_faults import read_faults, settle_faults
 from resprout.scenario.read_logs import check_replicas, read_logs, read_readers
+from resprout.scenario.read_mqtt import check_mqtt
 from resprout.scenario.read_nodes import blame, check_nodes, read_brokers, read_clients
 from resprout.scenario.read_workloads import read_workloads
 from resprout.scenario.reader import TomlTable
@@ -109,6 +110,8 @@ def build_scenario(source: TomlSource) -> Scenario:
             reason = f"the stack {stack.name!r} does not give the receipt 'safe', which a window waits for"
             file.fail(("workload", number, "window"), reason)
     logs = read_logs(file, stack, [broker.name for broker in brokers])
+    trace = file.choice("trace", ("rows", "counts"), "rows")
+    check_mqtt(file, stack.name, trace, clients, workloads)
     check_replicas(file, logs, [*[broker.name for broker in brokers], *joining])
     return Scenario(
         name=_name(file),
@@ -121,7 +124,7 @@ def build_scenario(source: TomlSource) -> Scenario:
         workloads=workloads,
         has_free_client_links=file.choice("client_links", ("charged", "free"), "charged") == "free",
         counts_bytes=file.flag("count_bytes", False),
-        trace=file.choice("trace", ("rows", "counts"), "rows"),
+        trace=trace,
         faults=settle_faults(fault_tables, faults, brokers, clients, seed),
         logs=logs,
         readers=read_readers(file, logs, clients),

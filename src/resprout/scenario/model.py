@@ -187,6 +187,10 @@ class SubscriptionSpec(msgspec.Struct, frozen=True):
         return self.max_deliver > 0 or self.ack_wait_us > 0
 
 
+MQTT: Final = "mqtt"
+PROTOCOLS: Final = ("resprout", MQTT)
+
+
 class ClientSpec(msgspec.Struct, frozen=True):
     """A client and what it subscribes to as soon as it starts."""
 
@@ -207,6 +211,10 @@ class ClientSpec(msgspec.Struct, frozen=True):
     own."""
     repeats: bool = False
     """After a crash it connects with the same `life`, and publishes everything again. Only in the simulator."""
+    protocol: str = "resprout"
+    """What it speaks: one of `PROTOCOLS`. MQTT only in the simulator."""
+    qos: int = 1
+    """QoS of the publications and subscriptions of an MQTT client."""
 
     @property
     def consumes(self) -> SubscriptionSpec | None:

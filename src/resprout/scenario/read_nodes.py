@@ -17,12 +17,15 @@ from resprout.scenario.model import (
     CLIENT_LATENCY_US,
     DURABLE_WHEN_FULL,
     LINK_LATENCY_US,
+    MQTT,
     PLAIN_WHEN_FULL,
+    PROTOCOLS,
     BrokerSpec,
     ClientSpec,
     SubscriptionSpec,
     random_for,
 )
+from resprout.scenario.read_mqtt import check_mqtt_client
 from resprout.scenario.reader import TomlTable, suggestion
 from resprout.scenario.topologies import DEGREE, FLAT, KINDS, contacts_in, parents_in
 from resprout.stacks.stack import RosterEntry
@@ -152,13 +155,15 @@ def _groups_of(brokers: tuple[BrokerSpec, ...]) -> dict[str, tuple[SubscriptionS
 def _client(table: TomlTable) -> ClientSpec:
     table.only((
         "name", "broker", "latency", "subscribe", "called", "reading", "idle_from", "idle_until", "when_full",
-        "repeats",
+        "repeats", "protocol", "qos",
     ))  # fmt: skip
     idle_us = (table.duration("idle_from", 0), table.duration("idle_until", 0))
     subscriptions = _subscriptions(table)
     repeats = table.flag("repeats", False)
     if repeats and (subscriptions or "called" in table):
         table.fail("repeats", "a client that repeats its publications has no subscriptions, and its own name")
+    is_mqtt = table.choice("protocol", PROTOCOLS, PROTOCOLS[0]) == MQTT
+    check_mqtt_client(table, is_mqtt, subscriptions)
     return ClientSpec(
         name=table.checked("name", check_name),
         broker=table.text("broker"),
@@ -169,6 +174,8 @@ def _client(table: TomlTable) -> ClientSpec:
         idle_us=idle_us if idle_us[0] < idle_us[1] else None,
         when_full=table.choice("when_full", tuple(PLAIN_WHEN_FULL), "disconnect"),
         repeats=repeats,
+        protocol=MQTT if is_mqtt else PROTOCOLS[0],
+        qos=table.integer("qos", 1, 2, 1),
     )
 
 

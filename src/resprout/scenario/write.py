@@ -17,6 +17,7 @@ from resprout.logs.declaration import LogDeclaration
 from resprout.scenario.model import (
     CLIENT_LATENCY_US,
     LINK_LATENCY_US,
+    PROTOCOLS,
     TIME_LIMIT_US,
     BrokerSpec,
     ClientSpec,
@@ -92,6 +93,8 @@ def _client(client: ClientSpec) -> Lines:
         *_idle(client),
         *_unless(client.when_full == "disconnect", "when_full", client.when_full),
         *_unless(not client.repeats, "repeats", client.repeats),
+        *_unless(client.protocol == PROTOCOLS[0], "protocol", client.protocol),
+        *_unless(client.qos == 1, "qos", client.qos),
     ]
 
 

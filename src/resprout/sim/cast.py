@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from resprout.core import limits
-from resprout.core.contract import Machine, Timer
+from resprout.core.contract import Machine, Note, Timer
 from resprout.core.message_ids import WINDOW_US
 from resprout.edge.broker.recorder import EventRecorder
 from resprout.edge.client.machine import ClientMachine
@@ -27,6 +27,7 @@ from resprout.links.options import LinkOptions
 from resprout.scenario.app import App
 from resprout.scenario.app_runner import AppMaker, make_consumer
 from resprout.scenario.model import (
+    MQTT,
     PLAIN_WHEN_FULL,
     BrokerSpec,
     ClientSpec,
@@ -36,9 +37,13 @@ from resprout.scenario.model import (
     SubscriptionSpec,
     random_for,
 )
+from resprout.scenario.observe import note_row
 from resprout.sim.clients import ClientSide, ConsumerSide, RepeatingProducer, options_of, window_of
 from resprout.sim.disk import VirtualFiles
 from resprout.sim.logs import VirtualLogs
+from resprout.sim.mqtt.client import ConnectAgain, MqttClientMachine
+from resprout.sim.mqtt.server import VirtualHost, VirtualMqtt, listener_of
+from resprout.sim.mqtt.tags import TaggedApp, TraceTags
 from resprout.sim.network import Distances
 from resprout.sim.nodes import Make, Node, Process, Scales, WeighedBodies
 from resprout.sim.world import OnNote, World
@@ -154,20 +159,28 @@ class Cast:
         self._distances = Distances()
         self.counts = Counts() if scenario.trace == "counts" else None
         """What clients saw, of a run that does not record it."""
+        self.mqtt: dict[str, VirtualMqtt] = {}
+        """MQTT of each broker, if there are MQTT clients."""
+        self._tags = TraceTags() if any(client.protocol == MQTT for client in scenario.clients) else None
+        self._record_plainly = record
+        if self._tags is not None:
+            self._record = self._tags.recording(record)
+        self._mqtt_clients: dict[str, MqttClientMachine] = {}
+        """Current life of each."""
+        self._note = on_note
         self._brokers: dict[str, BrokerSpec] = {}
         """All that have ever been here, in their latest places."""
         self.scales = self._make_scales()
         """None where nobody asks how many bytes anything takes."""
+        waits = has_faults or _drops(scenario) or self._tags is not None
         self.world = World(
             scenario.seed,
             self._distances,
             weigh=self.scales.weigh if self.scales is not None else None,
             is_housekeeping=self._is_housekeeping,
-            settle_us=(
-                settle_us(self._links, self._stack.waits(self._options)) if has_faults or _drops(scenario) else 0
-            ),
+            settle_us=settle_us(self._links, self._stack.waits(self._options)) if waits else 0,
             busy=self._busy,
-            on_note=on_note,
+            on_note=self._noted,
         )
         self.logs = VirtualLogs(self.world, scenario.logs)
         self._roster = scenario.roster() if self._stack.site_brokers(self._options) else ()
@@ -188,6 +201,8 @@ class Cast:
         node = self.world.nodes.get(broker.name)
         if node is None:
             node = self._add(broker.name, make)
+            if self._tags is not None:
+                self._add_mqtt(node)
         node.make = make
         node.limit(broker.bandwidth_bps)
         node.disk_latency_us = broker.disk_latency_us
@@ -203,15 +218,33 @@ class Cast:
         node.incarnation = random_for(self._scenario.seed, "double", node_name).choice((0, 0, 1, 3))
         return node
 
+    def _add_mqtt(self, node: Node) -> None:
+        def note(name: str, told: Note) -> None:
+            self._record(note_row(self.world.now_us, name, told.kind, told.columns))
+
+        links = msgspec.structs.replace(self._links, heartbeat_us=HEARTBEAT_US)
+        node.guest = self.mqtt[node.name] = VirtualMqtt(
+            self.world, self._distances, node, links, self._body_bytes, note
+        )
+
+    def _noted(self, process: Process, note: Note) -> None:
+        """Handle a note of a machine: an embedded client tells its session, and others the trace."""
+        if isinstance(process.node.above, VirtualHost):
+            process.node.above.noted(note)
+        else:
+            self._note(process, note)
+
     def is_broker(self, name: str) -> bool:
         return name in self._brokers
 
     def _seat_client(self, client: ClientSpec) -> Node:
         self._distances.place(client.name, client.broker, client.latency_us)
+        if client.protocol == MQTT:
+            return self._add(client.name, partial(self._make_mqtt_client, client))
         record = self._masks.unmasking(client, self._record)
         if (wanted := client.consumes) is not None:
             window_us = int(self._scenario.options.get("message_id_us", WINDOW_US))
-            consumer = ConsumerSide(client, wanted, self.world, self._record, window_us)
+            consumer = ConsumerSide(client, wanted, self.world, self._record, window_us, self._tags)
             make = partial(self._make_consumer, client, wanted)
             node = self._add(client.name, make, consumer)
             node.is_free = self._scenario.has_free_client_links
@@ -223,9 +256,10 @@ class Cast:
             record = producer.record
 
         def make_app(life: int) -> App:
-            return self._apps.make(client.name, life - 1) if producer is None else producer.start_process()
+            app: App = self._apps.make(client.name, life - 1) if producer is None else producer.start_process()
+            return app if self._tags is None else TaggedApp(app, f"{client.name}.{life}")
 
-        above = ClientSide(client, self.world, record, make_app, self.counts)
+        above = ClientSide(client, self.world, record, make_app, self.counts, self._tags)
         self._clients.append(above)
         node = self._add(client.name, partial(self._make_client, client, above), above)
         node.is_free = self._scenario.has_free_client_links
@@ -257,6 +291,17 @@ class Cast:
         machine = above.machine = ClientMachine(name, incarnation, client.broker, options, others)
         machine.when_full = PLAIN_WHEN_FULL[client.when_full]
         return self._link(machine, name, "client", incarnation, rng, window_of(client, self._links), epoch)
+
+    def _make_mqtt_client(self, client: ClientSpec, incarnation: int, rng: Random) -> Machine:
+        assert self._tags is not None, "there is an MQTT client"
+
+        def brokers() -> list[str]:
+            return [client.broker, *[name for name in self._brokers if name != client.broker]]
+
+        app = self._apps.make(client.name, incarnation - 1)
+        machine = MqttClientMachine(client, incarnation, app, brokers, self._record_plainly, self._tags)
+        self._mqtt_clients[client.name] = machine
+        return machine
 
     def _make_consumer(self, client: ClientSpec, wanted: SubscriptionSpec, incarnation: int, rng: Random) -> Machine:
         machine = make_consumer(client, wanted, incarnation, tuple(self._brokers), 0)
@@ -313,7 +358,13 @@ class Cast:
         return Scales(_codec_of(self._stack.messages))
 
     def _busy(self) -> bool:
-        return any(client.busy for client in self._clients) or self.logs.is_busy()
+        if any(client.busy for client in self._clients) or self.logs.is_busy():
+            return True
+        return any(self._is_running(name) and client.busy for name, client in self._mqtt_clients.items())
+
+    def _is_running(self, name: str) -> bool:
+        process = self.world.nodes[name].process
+        return process is not None and process.step is not None
 
     def _is_housekeeping(self, process: Process, timer: Timer) -> bool:
         """To call again at a door that only a fault can open, for ever, is no reason for a run to go on."""
@@ -321,6 +372,8 @@ class Cast:
             return self._is_out_of_reach(process, timer.peer)
         if isinstance(timer, AskAgain):
             return all(self._is_out_of_reach(process, name) for name in timer.brokers)
+        if isinstance(timer, ConnectAgain):
+            return all(self._is_out_of_reach(process, listener_of(name)) for name in self._brokers)
         return timer.background
 
     def _is_out_of_reach(self, process: Process, name: str) -> bool:
@@ -328,4 +381,4 @@ class Cast:
         node = self.world.nodes.get(target)
         if node is None or node.process is None or node.process.step is None:
             return True
-        return self.world.network.cuts.between(process.name, target)
+        return self.world.network.cuts.between(process.node.place, node.place)

@@ -32,6 +32,7 @@ from resprout.scenario.app import App, AppWish, WakeAt
 from resprout.scenario.app_runner import AppRunner, ConsumerRows, answer_of
 from resprout.scenario.model import ClientSpec, SubscriptionSpec
 from resprout.scenario.observe import ClientCounts
+from resprout.sim.mqtt.tags import TraceTags
 from resprout.sim.nodes import Process
 from resprout.sim.world import World
 from resprout.trace import kinds
@@ -224,8 +225,11 @@ class ClientSide:
         record: Callable[[Row], None],
         make_app: Callable[[int], App],
         counts: Counts | None = None,
+        tags: TraceTags | None = None,
     ) -> None:
-        """With `counts`, what it asks and gets is counted, not recorded."""
+        """With `counts`, what it asks and gets is counted, not recorded. `tags` are those of a run with MQTT
+        clients."""
+        self._tags = tags
         self._spec = spec
         self.machine: ClientMachine
         """Of the life that began last; whoever makes it puts it here."""
@@ -256,6 +260,8 @@ class ClientSide:
         self._runner.start()
 
     def given(self, process: Process, effect: Deliver | Answer) -> None:
+        if self._tags is not None and isinstance(effect, Deliver):
+            self._tags.learn(effect.messages)
         self._runner.given(effect)
         if self._reading is not None and isinstance(effect, Deliver):
             self._reading.given()
@@ -309,9 +315,11 @@ class ConsumerSide:
         world: World,
         record: Callable[[Row], None],
         message_id_us: int,
+        tags: TraceTags | None = None,
     ) -> None:
         self._spec = spec
         self._message_id_us = message_id_us
+        self._tags = tags
         self._wanted = wanted
         self._world = world
         self._record = record
@@ -329,6 +337,8 @@ class ConsumerSide:
         self._record(self._rows.began(self._now_us))
 
     def given(self, process: Process, effect: Deliver | Answer) -> None:
+        if self._tags is not None and isinstance(effect, Deliver):
+            self._tags.learn(effect.messages)
         for row in self._rows.given(self._now_us, effect):
             self._record(row)
         if isinstance(effect, Deliver):

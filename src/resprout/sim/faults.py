@@ -89,9 +89,12 @@ class VirtualFaults:
         """The process ends. With `host` its machine falls silent."""
         if process := self._running(name, kinds.CRASH):
             self._tell(kinds.CRASH, name, "host" if host else None)
-            self._network.abandon(process, self._chance, silently=host)
-            self._world.halt(process)
-            process.node.host_up = not host
+            for each in (process, *_inside(process)):
+                self._network.abandon(each, self._chance, silently=host)
+                self._world.halt(each)
+                each.node.host_up = not host
+            if process.node.guest is not None:
+                process.node.guest.end()
 
     def recover(self, name: str, disk: bool = True, first: bool = False, found: bool = False) -> None:
         """A node that crashed starts its next life, with what it persisted or with an empty disk; `first`: as it was
@@ -119,8 +122,9 @@ class VirtualFaults:
             self._ignored(name, kinds.FREEZE, "it is frozen already")
             return
         self._tell(kinds.FREEZE, name, None)
-        process.step = None
-        process.waiting = []
+        for each in (process, *_inside(process)):
+            each.step = None
+            each.waiting = []
 
     def unfreeze(self, name: str) -> None:
         """It goes on, and handles at once what has come meanwhile."""
@@ -131,10 +135,11 @@ class VirtualFaults:
             self._ignored(name, kinds.UNFREEZE, "it is not frozen")
             return
         self._tell(kinds.UNFREEZE, name, None)
-        waiting, process.waiting = process.waiting, None
-        process.step = process.take_step
-        for action, first, second in waiting:
-            action(first, second)
+        for each in (process, *_inside(process)):
+            waiting, each.waiting = each.waiting or [], None
+            each.step = each.take_step
+            for action, first, second in waiting:
+                action(first, second)
 
     def suspend(self, name: str) -> None:
         """Its machine sleeps: as a freeze, but its clock stands still meanwhile."""
@@ -149,7 +154,8 @@ class VirtualFaults:
         if process is not None and process.waiting is not None:
             slept_us = self._world.now_us - process.node.asleep_since_us
             process.node.ahead_us -= slept_us
-            self._world.alarms.shift(process, slept_us)
+            for each in (process, *_inside(process)):
+                self._world.alarms.shift(each, slept_us)
             self.unfreeze(name)
 
     def leap(self, name: str, by_us: int) -> None:
@@ -158,7 +164,8 @@ class VirtualFaults:
         if process is not None:
             self._tell(kinds.NOTE, name, f"the clock leaps forward by {by_us / 1e6:g} s")
             process.node.ahead_us += by_us
-            self._world.alarms.shift(process, -by_us)
+            for each in (process, *_inside(process)):
+                self._world.alarms.shift(each, -by_us)
 
     def hang(self, name: str) -> None:
         """Its links go on, and the stack above them handles nothing."""
@@ -278,7 +285,10 @@ class VirtualFaults:
         self._tell(kinds.LEAVE, name, None)
         if retires:
             self._leaving[name] = process
-        self._world.request(process, request)
+        if process.node.guest is not None and retires:
+            process.node.guest.leave(partial(self._request, process, request))
+        else:
+            self._world.request(process, request)
         if not retires:
             self._network.close_all(process, "it leaves")
             self._world.halt(process)
@@ -311,6 +321,10 @@ class VirtualFaults:
         """When what is being done now is done."""
         self._world.at(self._world.now_us, lambda _first, _second: action(), None)
 
+    def _request(self, process: Process, request: Any) -> None:
+        if not process.dead:
+            self._world.request(process, request)
+
     def _running(self, name: str, kind: str) -> Process | None:
         node = self._world.nodes.get(name)
         if node is None or node.process is None:
@@ -320,6 +334,11 @@ class VirtualFaults:
 
     def _ignored(self, name: str, kind: str, why: str) -> None:
         self._tell(kinds.NOTE, name, f"{kind} ignored: {why}")
+
+
+def _inside(process: Process) -> list[Process]:
+    """Processes that live in this one."""
+    return process.node.guest.processes() if process.node.guest is not None else []
 
 
 def _as_it_is(node: Node) -> Node:

@@ -95,7 +95,7 @@ def is_background(frame: Any) -> bool:
     which is worth waiting for only when data follows."""
     if isinstance(frame, Data | Express):
         return all(message.background for message in frame.messages)
-    return isinstance(frame, Hello | SessionWelcome | Goodbye | Parted)
+    return isinstance(frame, Hello | SessionWelcome | Goodbye | Parted | SignOfLifeBytes)
 
 
 def is_sign_of_life(frame: Any) -> bool:
@@ -104,6 +104,10 @@ def is_sign_of_life(frame: Any) -> bool:
         return False
     messages = frame.messages
     return bool(messages) and messages[-1].background and all(message.background for message in messages)
+
+
+class SignOfLifeBytes(bytes):
+    """A frame of another protocol that is housekeeping where housekeeping has caused it."""
 
 
 class Network:
@@ -191,7 +195,7 @@ class Network:
         if not node.host_up:
             patience_us = max(CONNECT_TIMEOUT_US - latency_us, latency_us)
             enter(calendar.now_us + patience_us, self._failed, opener, (peer, "timed out", False))
-        elif self.cuts.between(opener.name, target):
+        elif self.cuts.between(opener.node.place, node.place):
             enter(calendar.now_us + latency_us, self._failed, opener, (peer, "unreachable", False))
         elif node.process is None:
             enter(calendar.now_us + latency_us, self._failed, opener, (peer, "refused", True))
@@ -291,6 +295,6 @@ class Network:
             if node.process is None:
                 continue
             for end in node.process.ends.values():
-                if end.open and self.cuts.between(node.name, end.far.process.name):
+                if end.open and self.cuts.between(node.place, end.far.process.node.place):
                     end.open = False
                     calendar.at(calendar.now_us + end.latency_us, self._lost, end, "cut")

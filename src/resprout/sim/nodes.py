@@ -244,11 +244,31 @@ class Above(Protocol):
         ...
 
 
+class Guest(Protocol):
+    """What lives in the process of a node, in nodes of its own: it begins, freezes and ends with it."""
+
+    def boot(self) -> None:
+        """The process begins. What goes on from its last life, which has retired, is left alone."""
+        ...
+
+    def leave(self, then: Callable[[], None]) -> None:
+        """Leave in good order before the process does, and call `then`."""
+        ...
+
+    def processes(self) -> "list[Process]":
+        """Those that run, or are frozen."""
+        ...
+
+    def end(self) -> None:
+        """They have ended."""
+        ...
+
+
 class Node:
     __slots__ = (
         "above", "ahead_us", "asleep_since_us", "bandwidth_bps", "book", "busy_until_us", "company", "disk",
-        "disk_latency_us", "first", "founds", "host_up", "incarnation", "is_free", "is_weighed", "load", "make",
-        "memory", "name", "process", "then", "toward", "waits_for_room",
+        "disk_latency_us", "first", "founds", "guest", "host_up", "incarnation", "inside", "is_free",
+        "is_weighed", "load", "make", "memory", "name", "process", "then", "toward", "waits_for_room",
     )  # fmt: skip
 
     def __init__(self, name: str, make: Make, above: Above | None) -> None:
@@ -261,6 +281,10 @@ class Node:
         """Whether links to it cost nobody any bandwidth, and nothing that passes there is counted."""
         self.disk_latency_us = 0
         self.above = above
+        self.inside: Node | None = None
+        """The node in whose process this one lives."""
+        self.guest: Guest | None = None
+        """What lives in the process of this node."""
         self.disk = Disk()
         self.book: dict[str, str] = {}
         """Nodes that bear a name other than their own, as this one has heard; it outlives processes."""
@@ -290,6 +314,11 @@ class Node:
         """When the network card will have sent what it was given."""
         self.load = NodeLoad()
         """Of all its lives."""
+
+    @property
+    def place(self) -> str:
+        """The node where it lives, whose links are cut."""
+        return self.name if self.inside is None else self.inside.name
 
     def limit(self, bandwidth_bps: int | None) -> None:
         """What its network card sends per second; None: at once."""

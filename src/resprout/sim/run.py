@@ -132,9 +132,13 @@ class Run:
         ended = self.world.run(self._scenario.time_limit_us)
         if self._checking is not None:
             self._checking.check_all()
+        for mqtt in self._cast.mqtt.values():
+            mqtt.end()
         for row in self.logs.rows() if self._cast.counts is None else ():
             self._recorder.record(row)
         for node in self.world.nodes.values():
+            if node.inside is not None:
+                continue
             node.stop_sending(self.world.now_us)
             self._recorder.record(node.load.row(self.world.now_us, node.name))
         if self._cast.counts is not None:
@@ -192,7 +196,11 @@ class Run:
     def _note(self, process: Process, note: Note) -> None:
         self._recorder.record(note_row(self.world.now_us, process.name, note.kind, note.columns))
         if note.kind == "joined":
-            self._faults.placed(process.name)
+            placed = partial(self._faults.placed, process.name)
+            if (mqtt := self._cast.mqtt.get(process.name)) is not None:
+                mqtt.when_serving(placed)
+            else:
+                placed()
 
 
 def run_scenario(

@@ -190,6 +190,8 @@ class World:
         self.hold_for(process)
         if node.above is not None:
             node.above.began(process)
+        if node.guest is not None:
+            node.guest.boot()
         return process
 
     def halt(self, process: Process) -> None:
@@ -210,7 +212,13 @@ class World:
             node.toward = effect.toward
             node.incarnation = max(node.incarnation, effect.above)
             self.calendar.at(self.calendar.now_us + RESTART_US, self._return, node, node.incarnation)
-        elif process.node.then is not None:
+            return
+        if process.node.guest is not None:
+            for inner in process.node.guest.processes():
+                self.network.close_all(inner, effect.reason)
+                self.halt(inner)
+            process.node.guest.end()
+        if process.node.then is not None:
             then, process.node.then = process.node.then, None
             then()
 

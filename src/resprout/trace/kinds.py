@@ -100,6 +100,11 @@ in the attributes name the message."""
 CONSUME_OVER: Final = "consume_over"
 """It consumes no longer, or was refused. `detail` says why."""
 
+MQTT_CONNECTED: Final = "mqtt_connected"
+"""A broker accepts the connection of an MQTT client: `session` in the attributes, `new` or `present`. The subscriptions
+of its session are durable subscriptions in the trace, and each connection is a consumer; `qos` in the attributes of
+`handed`."""
+
 # logs; the name of the log is `log` in the attributes of each row
 
 LOG_DECLARED: Final = "log_declared"

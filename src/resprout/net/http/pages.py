@@ -161,6 +161,8 @@ class Pages:
             reason = LOOKS_FOR
         elif not self._broker.books.status().serving:
             reason = self._broker.waits_for or "it has no place in the tree, or a repair goes on"
+        elif (mqtt := self._broker.books.mqtt) is not None and not mqtt.is_serving:
+            reason = "it does not have the MQTT sessions yet"
         else:
             return HttpAnswer(b"ready\n")
         return HttpAnswer(f"not ready: {reason}\n".encode(), HTTPStatus.SERVICE_UNAVAILABLE)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from resprout.core.errors import NameRefusedError
 from resprout.core.limits import check_name
 from resprout.mqtt.reasons import Reason
+from resprout.mqtt_sessions.ports import AdmissionError
 from resprout.net.basic_logins import TOO_MANY, BasicLogins
 from resprout.net.connection_limits import source_of
 from resprout.net.door import Door
@@ -22,16 +23,6 @@ if TYPE_CHECKING:
 
 WRONG_LOGIN: Final = "wrong user name or password"
 DIGEST_LETTERS: Final = 32
-
-
-class AdmissionError(Exception):
-    """Refusal of a client, with the reason code for its CONNACK."""
-
-    def __init__(self, reason: Reason, why: str, text: str = "") -> None:
-        super().__init__(text or why)
-        self.reason = reason
-        self.why = why
-        """Reason for metrics and logs, from a fixed set of texts."""
 
 
 class Admission:

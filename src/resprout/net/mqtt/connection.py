@@ -8,12 +8,13 @@ that includes the TLS and WebSocket handshakes.
 
 import asyncio
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
 from resprout.mqtt.decoder import Decoded, PacketDecoder
 from resprout.mqtt.encoder import encode
 from resprout.mqtt.packets import V3_1_1, Packet
+from resprout.mqtt_sessions.ports import PacketHandler
 from resprout.net.mqtt.layers import LayerError, Layers
 from resprout.net.mqtt.proxy import ProxyLayer, is_proxy
 from resprout.net.tls import ProvenPeer
@@ -35,8 +36,6 @@ FRAMED_PIECE_BYTES: Final = 2 << 10
 """The same for WebSocket, whose empty frames take six bytes and far more time."""
 CLOSE_SECONDS: Final = 2.0
 """Maximum time to flush the write buffer of a closing connection."""
-
-PacketHandler = Callable[[Sequence[Decoded]], None]
 
 
 class MqttConnection(asyncio.Protocol):

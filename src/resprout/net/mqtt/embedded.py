@@ -1,265 +1,69 @@
-"""Native clients that run inside the broker's process on behalf of MQTT clients.
+"""Hosts of embedded clients: native clients that run inside the broker's process on behalf of MQTT clients.
 
 An embedded client is an ordinary client: the tree knows its name, rules apply to it, a client with the same name
-elsewhere replaces it, and it reconnects to another broker when the membership of its own broker ends. This module knows
-nothing of MQTT.
-
-Publications get their numbers at once. All publications from the same read of a socket are sent together (`flush`).
+elsewhere replaces it, and it reconnects to another broker when the membership of its own broker ends.
 """
 
-import hashlib
 import random
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Final
 
-from msgspec.structs import replace
-
-from resprout.core.contract import Answer, EndCode, Machine, Note, Request
-from resprout.core.guarantee import Guarantee, ReceiptLevel
-from resprout.core.limits import NAME_BYTES, AttributeValue
-from resprout.core.message import Message
 from resprout.edge.client.consumer import ConsumerMachine
-from resprout.edge.client.machine import ClientMachine, ClientOptions
-from resprout.edge.durable_messages import Terms, WhenFull
-from resprout.edge.requests import (
-    AcknowledgeRequest,
-    AudienceRequest,
-    EndRequest,
-    FlushRequest,
-    LeaveRequest,
-    SessionLost,
-    SubscribeRequest,
-    TakeRequest,
-    UnsubscribeRequest,
-)
+from resprout.edge.client.machine import ClientMachine
 from resprout.links.links import Links
 from resprout.links.options import LinkOptions
+from resprout.mqtt_sessions.ports import OpenerCredentials, Upward
 from resprout.net.door import Door
-from resprout.net.event_loop import epoch_us
-from resprout.net.host import Host, Upward
-from resprout.net.in_process import InProcessHost, OpenerCredentials
-from resprout.net.sessions import (
-    CODEC,
-    EncodedBodies,
-    Here,
-    incarnation_max,
-    next_incarnation,
-    random_epoch,
-    with_signs_of_life,
-)
+from resprout.net.host import Host
+from resprout.net.in_process import InProcessHost
+from resprout.net.sessions import CODEC, EncodedBodies, Here, incarnation_max, random_epoch, with_signs_of_life
 
-SAFE_ONLY: Final = ReceiptLevel.SAFE.bit
 _RANDOM: Final = random.Random(secrets.randbits(64))
 """One generator for all embedded clients: its state takes 2.5 KB."""
 HEARTBEAT_US: Final = 1_000_000
 """Heartbeat interval between an embedded client and its broker, frequent enough for the failure detector. No frames are
 lost in between."""
-OPTIONS: Final = ClientOptions(
-    takes_at_once=False, queue_bytes_high=64 << 10, unsafe_bytes_high=4 << 20, unsafe_bundles_high=512
-)
-"""Messages of other clients wait behind those that one client has under way, so it is read no further meanwhile."""
 RELEASE_SECONDS: Final = 1.0
 """Time after which nothing calls a closed client any more, such as the ends of its connections."""
 
 
-class OpenError(Exception):
-    """Refusal by the tree to serve this client."""
-
-    def __init__(self, reason: str, code: EndCode) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.code = code
-
-
-class EmbeddedClient:
-    """Client inside the broker's process. `listener` returns the broker's current host, `hear` is called with
-    everything for the client, in the same turn of the event loop, and `door` holds the credentials for other
-    brokers."""
-
+class EmbeddedHost(InProcessHost):
     def __init__(
         self,
+        machine: ClientMachine | ConsumerMachine,
         name: str,
+        incarnation: int,
         listener: Callable[[], Host],
         who: OpenerCredentials,
         hear: Callable[[Upward], None],
-        door: Door | None = None,
-        options: ClientOptions | None = None,
-        links: LinkOptions | None = None,
+        door: Door | None,
     ) -> None:
-        self.name = name
-        broker = listener()
-        incarnation = next_incarnation(broker.inquiries.latest_incarnation(name))
-        machine = self._machine = ClientMachine(
-            name, incarnation, broker.here.name, replace(options or OPTIONS, epoch_us=epoch_us())
+        """`listener` returns the broker's current host, and `door` holds the credentials for other brokers."""
+        links = Links(
+            machine,
+            name=name,
+            role="client",
+            incarnation=incarnation,
+            rng=_RANDOM,
+            options=with_signs_of_life(LinkOptions(heartbeat_us=HEARTBEAT_US)),
+            first_epoch=random_epoch(),
+            bodies=EncodedBodies(CODEC),
+            incarnation_max=incarnation_max,
         )
-        machine.awaits = SAFE_ONLY
-        machine.when_full = WhenFull.DISCONNECT
-        carried = _links_of(machine, name, incarnation, links)
-        self._host = InProcessHost(carried, Here(name, "client", incarnation), listener, who, hear, door)
-        self._unsent = False
+        self._client = machine
+        super().__init__(links, Here(name, "client", incarnation), listener, who, hear, door=door)
 
-    def start(self) -> None:
-        """Request a session. `hear` receives `SessionBegan`, or the reason for the failure (see `reason_of_end`)."""
-        self._host.start()
+    async def close(self, farewell: str | None = None) -> None:
+        """Close the host, and free what it has. A client whose session ends for two reasons is closed twice, perhaps
+        when it was freed already."""
+        if self.is_released:
+            return
+        await super().close(farewell)
+        if not self.is_released:  # somebody else may have closed it meanwhile
+            self.is_released = True
+            self.loop.call_later(RELEASE_SECONDS, self.release)
 
-    @property
-    def broker(self) -> str:
-        """Name of the broker that serves this client."""
-        return self._machine.broker
-
-    @property
-    def crowded(self) -> bool:
-        """Whether so many publications are not safe yet that the caller should stop reading until `RoomAgain`."""
-        return self._machine.crowded
-
-    def publish(
-        self,
-        topic: str,
-        payload: bytes,
-        guarantee: Guarantee,
-        attributes: Mapping[str, AttributeValue],
-        keys: Sequence[str] = (),
-    ) -> tuple[str, int]:
-        """Number a publication and return its stream and number; the next `flush` sends it. Raises UsageError, without
-        any effect, if it is invalid."""
-        publishing = self._machine.publishing
-        target = publishing.target(topic, guarantee, tuple(keys))
-        seq = publishing.add(target, payload, attributes)
-        self._unsent = True
-        return target.stream, seq
-
-    def flush(self) -> None:
-        if self._unsent:
-            self._unsent = False
-            self._request(FlushRequest())
-
-    def subscribe(self, topic_filter: str, where: str | None = None) -> None:
-        """Subscribe. `hear` receives `SubscriptionConfirmed` or `Refused`."""
-        self._request(SubscribeRequest(topic_filter, where))
-
-    def unsubscribe(self, topic_filter: str, where: str | None = None) -> None:
-        """Unsubscribe. `hear` receives `SubscriptionEnded`."""
-        self._request(UnsubscribeRequest(topic_filter, where))
-
-    def ask_audience(self, topic: str) -> None:
-        """Ask whether the topic has subscribers. `hear` receives `AudienceAnswered`."""
-        self._request(AudienceRequest((topic,)))
-
-    def take(self, deliveries: int) -> None:
-        """Report that this many more deliveries are done, so the broker can free them."""
-        if deliveries:
-            self._request(TakeRequest(deliveries))
-
-    async def close(self, farewell: bool = True) -> None:
-        """Close the client. Without `farewell` the broker keeps its session for a while, as after a crash of the
-        process."""
-        if farewell:
-            self.flush()
-            self._request(LeaveRequest())
-        await _close(self._host, self._machine)
-
-    def _request(self, request: object) -> None:
-        if not self._host.is_over:
-            self._host.handle(Request(request))
-
-
-class EmbeddedConsumer:
-    """Consumer of a durable subscription for an MQTT session. It is a client of its own and connects to the broker that
-    holds the subscription, wherever that is."""
-
-    def __init__(
-        self,
-        client: str,
-        subscription: str,
-        terms: Terms,
-        listener: Callable[[], Host],
-        who: OpenerCredentials,
-        hear: Callable[[Upward], None],
-        door: Door | None = None,
-        *,
-        window: int | None = None,
-        ends: bool = False,
-    ) -> None:
-        """`client` is the name of the client that it belongs to. With `ends`, it only ends the subscription."""
-        name = consumer_name(client, subscription)
-        broker = listener()
-        incarnation = next_incarnation(broker.inquiries.latest_incarnation(name))
-        machine = self._machine = ConsumerMachine(
-            name,
-            incarnation,
-            broker.here.name,
-            subscription,
-            terms,
-            window=window,
-            ends=ends,
-            options=ClientOptions(epoch_us=epoch_us()),
-        )
-        carried = _links_of(machine, name, incarnation)
-        self.subscription = subscription
-        self._host = InProcessHost(carried, Here(name, "client", incarnation), listener, who, hear, door)
-
-    def start(self) -> None:
-        """Connect. `hear` receives `ConsumerBegan`, or `ConsumerOver` with the reason."""
-        self._host.start()
-
-    def acknowledge(self, messages: Sequence[Message]) -> None:
-        if messages and not self._host.is_over:
-            self._host.handle(Request(AcknowledgeRequest(tuple(messages))))
-
-    def end_subscription(self) -> None:
-        """End the subscription for all consumers. `hear` receives `ConsumerOver`."""
-        if not self._host.is_over:
-            self._host.handle(Request(EndRequest()))
-
-    async def close(self) -> None:
-        """Disconnect the consumer and keep the subscription."""
-        if not self._host.is_over:
-            self._host.handle(Request(LeaveRequest()))
-        await _close(self._host, self._machine)
-
-
-async def _close(host: InProcessHost, machine: ClientMachine | ConsumerMachine) -> None:
-    """Close a host, and free what it has. A client whose session ends for two reasons is closed twice, perhaps when it
-    was freed already."""
-    if host.is_released:
-        return
-    await host.close()
-
-    def release() -> None:
-        host.release()
-        machine.release()
-
-    if not host.is_released:  # somebody else may have closed it meanwhile
-        host.is_released = True
-        host.loop.call_later(RELEASE_SECONDS, release)
-
-
-def consumer_name(client: str, subscription: str) -> str:
-    """Return the client name of a consumer. Its prefix is the client's name, so rules that restrict the names of an
-    identity allow it."""
-    digits = hashlib.sha256(subscription.encode()).hexdigest()[:12]
-    return f"{client[: NAME_BYTES - len(digits) - 1]}.{digits}"
-
-
-def _links_of(machine: Machine, name: str, incarnation: int, options: LinkOptions | None = None) -> Links:
-    return Links(
-        machine,
-        name=name,
-        role="client",
-        incarnation=incarnation,
-        rng=_RANDOM,
-        options=options or with_signs_of_life(LinkOptions(heartbeat_us=HEARTBEAT_US)),
-        first_epoch=random_epoch(),
-        bodies=EncodedBodies(CODEC),
-        incarnation_max=incarnation_max,
-    )
-
-
-def reason_of_end(effect: Upward) -> tuple[str, EndCode] | None:
-    """Return why a client's session ended or was refused; None if the effect is not an end."""
-    if isinstance(effect, Note) and effect.kind == "link_refused":
-        return str(effect.columns["detail"]), EndCode.NONE
-    if isinstance(effect, Answer) and isinstance(effect.body, SessionLost) and effect.body.over:
-        return effect.body.reason, effect.body.code
-    return None
+    def release(self) -> None:
+        super().release()
+        self._client.release()

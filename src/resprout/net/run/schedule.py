@@ -24,7 +24,7 @@ from resprout.edge.requests import ClientNews
 from resprout.links.options import LinkOptions
 from resprout.net.sessions import HEARTBEAT_US, SILENCE_US
 from resprout.scenario.app import App, AppWish, WakeAt
-from resprout.scenario.model import FaultKind, Scenario
+from resprout.scenario.model import MQTT, FaultKind, Scenario
 from resprout.stacks.stack import WaitTimes
 from resprout.trace import kinds
 from resprout.trace.schema import Row
@@ -65,6 +65,8 @@ def check_runnable(scenario: Scenario) -> None:
     for client in scenario.clients:
         if client.called is not None or client.reading_us or client.repeats:
             raise UsageError(f"client {client.name}: `called`, `reading` and `repeats` are only for `resprout sim`")
+        if client.protocol == MQTT:
+            raise UsageError(f"client {client.name}: MQTT clients are only for `resprout sim`")
     if any(fault.kind is FaultKind.DOUBLE for fault in scenario.faults):
         raise UsageError("a second broker of one name (fault kind double) is only simulated: use `resprout sim`")
     if scenario.trace != "rows":

@@ -199,6 +199,8 @@ def _rows(table: Any, first_row: int, words: Words) -> Rows:
     lists = {"keys": _keys(table.column("keys"), words), "attributes": _attributes(table.column("attributes"), words)}
     if np.any(columns["node"] < 0) or np.any(columns["kind"] < 0) or np.any(columns["time_us"] == NULL):
         raise UnreadableError("a row without time, node or kind")
+    if np.any(columns["kind"] == words.of_column("kind").find(kinds.MQTT_CONNECTED)):
+        raise UnreadableError("MQTT clients")
     columns["row"] = np.arange(first_row, first_row + table.num_rows)
     return Rows(columns, lists)
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from resprout.audit import logs as audited_logs
 from resprout.audit.durable import NO_DURABLES, unjudged_note
+from resprout.audit.mqtt import MQTT_RULES, NO_MQTT
 from resprout.audit.timing import NO_TIMES, TIMING_RULES
 from resprout.audit.values import NO_VALUES, VALUE_RULES
 from resprout.audit.verdict import MET_TIME_LIMIT, RULES
@@ -168,6 +169,7 @@ def _nothing_to_judge(context: Context, strongest: int, order: TotalOrderArrays,
     elif not context.logs.reads:
         reasons["log_read"] = audited_logs.NO_READS
     reasons |= dict.fromkeys(TIMING_RULES, NO_TIMES)
+    reasons |= dict.fromkeys(MQTT_RULES, NO_MQTT)
     retains = RETAIN_KEY in context.words.keys.texts
     reasons |= dict.fromkeys(VALUE_RULES, "Spark does not judge last values" if retains else NO_VALUES)
     if not context.receipts.count and not context.receipts.refused_count:

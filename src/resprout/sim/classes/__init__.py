@@ -15,6 +15,7 @@ from resprout.sim.classes.durable import consumers, spilling
 from resprout.sim.classes.links import slow_links, thin_links
 from resprout.sim.classes.logs import logs
 from resprout.sim.classes.machines import blackout, disks, hung, in_turn, moved_clocks, restarts, rolling
+from resprout.sim.classes.mqtt import mqtt
 from resprout.sim.classes.queues import queues
 from resprout.sim.classes.tree import cut_repairs, moves, newcomers, scoped_totals, totals
 from resprout.sim.classes.values import kv, retained
@@ -45,6 +46,7 @@ CLASSES: Final[Mapping[str, Callable[[int], Trial]]] = MappingProxyType(
         "logs": logs,
         "moved-clocks": moved_clocks,
         "moves": moves,
+        "mqtt": mqtt,
         "newcomers": newcomers,
         "producers": producers,
         "queues": queues,

@@ -32,24 +32,21 @@ from resprout.mqtt.mapping import RETAIN, attributes_of, guarantee_of, is_retain
 from resprout.mqtt.packets import Will
 from resprout.mqtt.reasons import MqttError, Reason
 from resprout.mqtt.subscriptions import SHARE
-from resprout.net.door import Door
-from resprout.net.event_loop import now_us, wall_us
-from resprout.net.host import Upward
-from resprout.net.in_process import OpenerCredentials
-from resprout.net.mqtt.delivery_queue import DeliveryQueue
-from resprout.net.mqtt.embedded import EmbeddedClient, OpenError, reason_of_end
-from resprout.net.mqtt.notes import NoteWriter
-from resprout.net.mqtt.pending_subscriptions import PendingPacket, PendingSubscriptions
-from resprout.net.mqtt.receipts import Awaited, AwaitedReceipts
-from resprout.net.mqtt.records import KEPT, PACKET, SESSION_KEYS, SessionNote
-from resprout.net.mqtt.request_queue import RequestQueue
-from resprout.net.mqtt.retained_walks import RetainedWalks
-from resprout.net.mqtt.sources import DurableSource, end_durable
-from resprout.net.mqtt.wills import unpacked_will
+from resprout.mqtt_sessions.delivery_queue import DeliveryQueue
+from resprout.mqtt_sessions.embedded import EmbeddedClient, OpenError, reason_of_end
+from resprout.mqtt_sessions.notes import NoteWriter
+from resprout.mqtt_sessions.pending_subscriptions import PendingPacket, PendingSubscriptions
+from resprout.mqtt_sessions.ports import OpenerCredentials, OutwardDoor, Upward
+from resprout.mqtt_sessions.receipts import Awaited, AwaitedReceipts
+from resprout.mqtt_sessions.records import KEPT, PACKET, SESSION_KEYS, SessionNote
+from resprout.mqtt_sessions.request_queue import RequestQueue
+from resprout.mqtt_sessions.retained_walks import RetainedWalks
+from resprout.mqtt_sessions.sources import DurableSource, end_durable
+from resprout.mqtt_sessions.wills import unpacked_will
 
 if TYPE_CHECKING:
-    from resprout.net.mqtt.driver import ConnectionDriver
-    from resprout.net.mqtt.server import MqttServer
+    from resprout.mqtt_sessions.driver import ConnectionDriver
+    from resprout.mqtt_sessions.server import SessionServer
 
 MARKS_MAX: Final = 1_024
 """Maximum number of acknowledged positions in one note, for all subscriptions of the session."""
@@ -59,11 +56,11 @@ MISSING: Final = "messages may be missing: subscribe again"
 class TreeSession:
     def __init__(
         self,
-        server: "MqttServer",
+        server: "SessionServer",
         name: str,
         client_id: str,
         who: OpenerCredentials,
-        door: Door | None,
+        door: OutwardDoor | None,
         version: int,
         is_persistent: bool = False,
     ) -> None:
@@ -79,7 +76,7 @@ class TreeSession:
         """Driver of the current connection, or of the last one."""
         self.began: asyncio.Future[None] = server.loop.create_future()
         """Future that is done when the tree serves this client. Its exception is `OpenError` if the tree refuses."""
-        self.client = EmbeddedClient(name, lambda: server.broker.host, who, self._hear, door)
+        self.client = EmbeddedClient(server, name, who, self._hear, door)
         self.is_over = False
         self._left = False
         self._is_lost = False
@@ -98,7 +95,9 @@ class TreeSession:
             server.loop, self._publish_now, self.client.flush, self._pending, self._awaited
         )
         self._tasks: set[asyncio.Task[None]] = set()
-        self._notes = NoteWriter(self.client, name, client_id, who.identity or "", self._retain, server.shared.records)
+        self._notes = NoteWriter(
+            self.client, server.wall_us, name, client_id, who.identity or "", self._retain, server.shared.records
+        )
 
     def start(self) -> None:
         self.client.start()
@@ -174,7 +173,7 @@ class TreeSession:
         """Publish in the tree and return stream and number. Raises UsageError if the publication is invalid."""
         guarantee, more = self._server.retaining(self.client.name, topic, payload, attributes, guarantee)
         placed = self.client.publish(topic, payload, guarantee, attributes, keys + more)
-        self._server.figures.published += 1
+        self._server.session_figures.published += 1
         return placed
 
     # -- what survives this broker -------------------------------------------------------------------------------------
@@ -252,13 +251,13 @@ class TreeSession:
 
     async def end_elsewhere(self, topic_filter: str) -> None:
         """End a durable subscription of an earlier session."""
-        await end_durable(self.name, topic_filter, lambda: self._server.broker.host, self.who, self._door)
+        await end_durable(self._server, self.name, topic_filter, self.who, self._door)
 
     def publish_will(self, will: Will) -> None:
         """Publish the will; log the reason if that fails, because the client is gone."""
         self._requests.publish_all()
         try:
-            attributes = attributes_of(will.qos, will.retain, will.properties, wall_us())
+            attributes = attributes_of(will.qos, will.retain, will.properties, self._server.wall_us())
             guarantee = self._server.guarantee_of(will.topic, guarantee_of(will.properties))
             guarantee = max(guarantee, Guarantee.FIFO)  # keep it in one stream with the session's notes
             if self._is_lost:
@@ -301,7 +300,7 @@ class TreeSession:
         given = False
         while self._deliveries and machine.room > 0 and driver.connection.is_writable:
             source, message = self._deliveries.take()
-            self._server.figures.delivered += 1
+            self._server.session_figures.delivered += 1
             driver.deliver(message, source.filter if source is not None else "")
             given = True
         if given:
@@ -359,7 +358,7 @@ class TreeSession:
         noted = -min(one.token for one in awaited)
         self._notes.last_safe = max(self._notes.last_safe, noted)
         if (driver := self._live_driver) is not None:
-            now = now_us()
+            now = self._server.now_us()
             driver.run([
                 action for one in awaited if one.token > 0
                 for action in driver.machine.safe(one.token, now, not one.is_unheard)
@@ -391,7 +390,7 @@ class TreeSession:
 
     def _answer_publication(self, token: int, reason: str, code: Reason) -> None:
         if (driver := self._live_driver) is not None:
-            driver.run(driver.machine.publish_refused(token, code, reason, now_us()))
+            driver.run(driver.machine.publish_refused(token, code, reason, self._server.now_us()))
 
     def _room(self) -> None:
         if self.driver is not None and not self.driver.is_crowded:
@@ -417,7 +416,7 @@ class TreeSession:
             self.client.subscribe(topic_filter)
             return
         source = self._sources[topic_filter] = DurableSource(
-            self.name, topic_filter, lambda: self._server.broker.host, self.who, self._door,
+            self._server, self.name, topic_filter, self.who, self._door,
             self._delivered, lambda source: self._pending.confirmed(source.filter), self._source_over, self._dropped,
         )  # fmt: skip
         source.start()
@@ -465,11 +464,11 @@ class TreeSession:
             self._over(f"{source.filter}: {reason}; {MISSING}", EndCode.NONE)
 
     def _dropped(self, source: DurableSource, count: int) -> None:
-        self._server.figures.dropped += count
+        self._server.session_figures.dropped += count
 
     def _answer_asked(self, asked: PendingPacket, reasons: Sequence[int]) -> None:
         """Answer SUBSCRIBE or UNSUBSCRIBE."""
-        driver, now = self._live_driver, now_us()
+        driver, now = self._live_driver, self._server.now_us()
         if driver is None:
             return
         if asked.is_subscribe:

@@ -12,20 +12,19 @@ session has changed.
 
 import asyncio
 import hashlib
-import time
 from typing import TYPE_CHECKING, Final
 
 from resprout.core.errors import UsageError
 from resprout.mqtt.limits import NEVER_SECONDS
-from resprout.net.in_process import OpenerCredentials
-from resprout.net.mqtt.embedded import OpenError
-from resprout.net.mqtt.records import SESSIONS_MAX, SessionNote
-from resprout.net.mqtt.shared import HOMES, OWN_TOPICS
-from resprout.net.mqtt.sources import durable_name, end_durable
-from resprout.net.mqtt.tree_session import TreeSession
+from resprout.mqtt_sessions.embedded import OpenError
+from resprout.mqtt_sessions.ports import OpenerCredentials
+from resprout.mqtt_sessions.records import SESSIONS_MAX, SessionNote
+from resprout.mqtt_sessions.shared import HOMES, OWN_TOPICS
+from resprout.mqtt_sessions.sources import durable_name, end_durable
+from resprout.mqtt_sessions.tree_session import TreeSession
 
 if TYPE_CHECKING:
-    from resprout.net.mqtt.server import MqttServer
+    from resprout.mqtt_sessions.server import SessionServer
 
 CHECK_SECONDS: Final = 3.0
 GONE_SECONDS: Final = 5.0
@@ -40,7 +39,7 @@ LEFTOVER_SECONDS: Final = 2.0
 
 
 class Orphans:
-    def __init__(self, server: "MqttServer") -> None:
+    def __init__(self, server: "SessionServer") -> None:
         self._server = server
         self._gone_since: dict[str, float] = {}
         """When the subscription of each absent process was first missing."""
@@ -50,9 +49,10 @@ class Orphans:
         server.shared.ended = self.ended
 
     async def watch(self) -> None:
+        server = self._server
         while True:
-            await asyncio.sleep(CHECK_SECONDS)
-            for note, ends in self.due(time.monotonic())[:ROUND_MAX]:
+            await server.rest(CHECK_SECONDS)
+            for note, ends in self.due(server.now_us() / 1e6)[:ROUND_MAX]:
                 try:
                     await self._settle(note, ends)
                 except OpenError as error:
@@ -71,7 +71,7 @@ class Orphans:
         for home in living:
             self._gone_since.pop(home, None)
         found = []
-        for home in by_home.keys() - set(living):
+        for home in [home for home in by_home if home not in living]:
             gone_s = now_s - self._gone_since.setdefault(home, now_s) - GONE_SECONDS
             for note in by_home[home]:
                 if self._given_up.get(note.name) == note.stamp:
@@ -81,7 +81,7 @@ class Orphans:
                 ends, has_will = _wants(note, gone_s - RANK_SECONDS * _rank(note.name, own, living))
                 if ends or has_will:
                     found.append((note, ends))
-        for home in self._gone_since.keys() - by_home.keys():
+        for home in [home for home in self._gone_since if home not in by_home]:
             del self._gone_since[home]
         if len(self._given_up) > SESSIONS_MAX:
             self._given_up.clear()
@@ -117,22 +117,21 @@ class Orphans:
         session has done so."""
         names = [topic_filter for topic_filter in note.done if self._holds(note.name, topic_filter)]
         if names:
-            task = asyncio.get_running_loop().create_task(self._end_leftovers(note, names))
+            task = self._server.loop.create_task(self._end_leftovers(note, names))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     async def _end_leftovers(self, note: SessionNote, filters: list[str]) -> None:
         await asyncio.sleep(LEFTOVER_SECONDS)
-        host = self._server.broker.host
         internal = OpenerCredentials("", internal=True)
         for topic_filter in filters:
             is_back = self._server.shared.records.get(note.name) is not None
             if not is_back and not self._server.is_closing and self._holds(note.name, topic_filter):
-                await end_durable(note.name, topic_filter, lambda: host, internal, None)
+                await end_durable(self._server, note.name, topic_filter, internal, None)
 
     def _holds(self, name: str, topic_filter: str) -> bool:
-        machine = self._server.broker.books.machine
-        return bool(machine.home_of(durable_name(name, topic_filter)) == self._server.broker.name)
+        home = self._server.machine.home_of(durable_name(name, topic_filter))
+        return bool(home == self._server.broker_name)
 
     def close(self) -> None:
         for task in self._tasks:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from resprout.core.message import Message
-from resprout.net.mqtt.sources import DurableSource
+from resprout.mqtt_sessions.sources import DurableSource
 
 
 class _Given(msgspec.Struct):

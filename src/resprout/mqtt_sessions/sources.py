@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from resprout.core.bundle import Origin
 from resprout.core.contract import Answer, Deliver
@@ -18,10 +18,11 @@ from resprout.core.message_fields import Mark
 from resprout.edge.durable_messages import Standing, Terms, WhenFull
 from resprout.edge.requests import ConsumerBegan, ConsumerOver, DroppedBefore
 from resprout.mqtt.subscriptions import read_filter
-from resprout.net.door import Door
-from resprout.net.host import Host, Upward
-from resprout.net.in_process import OpenerCredentials
-from resprout.net.mqtt.embedded import EmbeddedConsumer, consumer_name
+from resprout.mqtt_sessions.embedded import EmbeddedConsumer, consumer_name
+from resprout.mqtt_sessions.ports import OpenerCredentials, OutwardDoor, Upward
+
+if TYPE_CHECKING:
+    from resprout.mqtt_sessions.server import SessionServer
 
 PENDING_MAX: Final = 100_000
 END_SECONDS: Final = 5.0
@@ -47,7 +48,7 @@ def _digest(text: str) -> str:
 
 
 async def end_durable(
-    client: str, topic_filter: str, listener: Callable[[], Host], who: OpenerCredentials, door: Door | None
+    server: "SessionServer", client: str, topic_filter: str, who: OpenerCredentials, door: OutwardDoor | None
 ) -> None:
     """End the durable subscription of a session that this process does not have. Returns when it has ended, or after
     `END_SECONDS`."""
@@ -60,7 +61,7 @@ async def end_durable(
 
     terms = Terms(plain, None, False, WhenFull.DROP_OLDEST, PENDING_MAX)
     name = durable_name(client, topic_filter)
-    consumer = EmbeddedConsumer(client, name, terms, listener, who, hear, door, ends=True)
+    consumer = EmbeddedConsumer(server, client, name, terms, who, hear, door, ends=True)
     consumer.start()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(END_SECONDS):
@@ -74,11 +75,11 @@ class DurableSource:
 
     def __init__(
         self,
+        server: "SessionServer",
         client: str,
         topic_filter: str,
-        listener: Callable[[], Host],
         who: OpenerCredentials,
-        door: Door | None,
+        door: OutwardDoor | None,
         delivered: Callable[["DurableSource", Sequence[Message]], None],
         began: Callable[["DurableSource"], None],
         over: Callable[["DurableSource", Standing, str], None],
@@ -100,7 +101,7 @@ class DurableSource:
         window = SHARED_WINDOW if self.is_shared else SESSION_WINDOW
         self.name = durable_name(client, topic_filter)
         self.consumer_name = consumer_name(client, self.name)
-        self._consumer = EmbeddedConsumer(client, self.name, terms, listener, who, self._hear, door, window=window)
+        self._consumer = EmbeddedConsumer(server, client, self.name, terms, who, self._hear, door, window=window)
 
     def start(self) -> None:
         self._consumer.start()

@@ -29,12 +29,11 @@ from resprout.mqtt.packets import Disconnect, Packet
 from resprout.mqtt.reasons import Reason
 from resprout.mqtt.records import Subscription
 from resprout.mqtt.session import ServerSession
-from resprout.net.event_loop import now_us
-from resprout.net.mqtt.connection import MqttConnection
+from resprout.mqtt_sessions.ports import PacketConnection
 
 if TYPE_CHECKING:
-    from resprout.net.mqtt.server import MqttServer
-    from resprout.net.mqtt.tree_session import TreeSession
+    from resprout.mqtt_sessions.server import SessionServer
+    from resprout.mqtt_sessions.tree_session import TreeSession
 
 
 HELD_MAX: Final = 4_096
@@ -42,7 +41,7 @@ HELD_MAX: Final = 4_096
 
 
 class ConnectionDriver:
-    def __init__(self, server: "MqttServer", connection: MqttConnection, machine: ServerSession) -> None:
+    def __init__(self, server: "SessionServer", connection: PacketConnection, machine: ServerSession) -> None:
         self._server = server
         self.connection = connection
         self.machine = machine
@@ -62,7 +61,7 @@ class ConnectionDriver:
     # -- what happens --------------------------------------------------------------------------------------------------
 
     def receive(self, items: Sequence[Decoded]) -> None:
-        now = now_us()
+        now = self._server.now_us()
         for one in items:
             self._execute(self.machine.receive(one, now))
             if not self.connection.is_open:
@@ -78,13 +77,13 @@ class ConnectionDriver:
         return session is not None and (session.is_crowded or len(self._held) > HELD_MAX)
 
     def lost(self, reason: str) -> None:
-        self.run(self.machine.lost(now_us()))
+        self.run(self.machine.lost(self._server.now_us()))
         if self.session is None:
             self.stop_timer()
 
     def stop(self, reason: Reason, text: str) -> None:
         """Close the connection from the server side."""
-        self.run(self.machine.stop(reason, text, now_us()))
+        self.run(self.machine.stop(reason, text, self._server.now_us()))
         if self.connection.is_open:
             self.connection.close(text)
 
@@ -184,10 +183,10 @@ class ConnectionDriver:
     def deliver(self, message: Message, source: str) -> None:
         """Pass a message to the machine. `source` is the filter of the durable subscription that delivered it, or
         ""."""
-        self._execute(self.machine.deliver(message, now_us(), source))
+        self._execute(self.machine.deliver(message, self._server.now_us(), source))
 
     def deliver_retained(self, message: Message, subscription: Subscription) -> None:
-        self._execute(self.machine.deliver_retained(message, subscription, now_us()))
+        self._execute(self.machine.deliver_retained(message, subscription, self._server.now_us()))
 
     def _end(self) -> None:
         if self.session is not None:
@@ -208,11 +207,11 @@ class ConnectionDriver:
                 return
             self._timer.cancel()
         self._timer_us = due
-        self._timer = self._server.loop.call_later(max(0, due - now_us()) / 1e6, self._tick)
+        self._timer = self._server.call_idly(max(0, due - self._server.now_us()) / 1e6, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
-        now = now_us()
+        now = self._server.now_us()
         due = self.machine.next_deadline_us
         if due is not None and due <= now:
             self._execute(self.machine.tick(now))

@@ -15,8 +15,8 @@ from resprout.core.message import Message
 from resprout.mqtt.records import Subscription
 
 if TYPE_CHECKING:
-    from resprout.net.mqtt.server import MqttServer
-    from resprout.net.mqtt.tree_session import TreeSession
+    from resprout.mqtt_sessions.server import SessionServer
+    from resprout.mqtt_sessions.tree_session import TreeSession
 
 STEPS: Final = 1_024
 """Number of visited topics after which the turn of a session ends."""
@@ -25,7 +25,7 @@ STEPS: Final = 1_024
 class RetainedWalks:
     """The subscriptions of one session whose retained messages are not sent yet."""
 
-    def __init__(self, server: "MqttServer") -> None:
+    def __init__(self, server: "SessionServer") -> None:
         self._server = server
         self._waiting: dict[str, Subscription] = {}
         """Subscriptions by filter, in order. A later one with the same filter replaces the earlier one."""
@@ -59,7 +59,7 @@ class RetainedWalks:
                 self._next()
                 continue
             if self._walk is None:
-                self._walk = self._server.broker.books.machine.walk_last_values(subscription.topic_filter)
+                self._walk = self._server.machine.walk_last_values(subscription.topic_filter)
             steps -= 1
             try:
                 message = next(self._walk)

@@ -13,8 +13,8 @@ from typing import Final
 import msgspec
 
 from resprout.mqtt.actions import PublishMessage
-from resprout.net.mqtt.pending_subscriptions import PendingSubscriptions
-from resprout.net.mqtt.receipts import AwaitedReceipts
+from resprout.mqtt_sessions.pending_subscriptions import PendingSubscriptions
+from resprout.mqtt_sessions.receipts import AwaitedReceipts
 
 LENGTH_MAX: Final = 256
 """Number of waiting requests above which no more packets are read from the client."""

@@ -9,7 +9,6 @@ last values are on disk (`records`); otherwise they are lost.
 """
 
 import asyncio
-import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,13 +20,12 @@ from resprout.core.guarantee import Guarantee
 from resprout.core.limits import AttributeValue
 from resprout.core.message import Message
 from resprout.edge.requests import AudienceAnswered, RoomAgain, SessionBegan, SubscriptionConfirmed
-from resprout.net.host import Upward
-from resprout.net.in_process import OpenerCredentials
-from resprout.net.mqtt.embedded import EmbeddedClient, reason_of_end
-from resprout.net.mqtt.records import CHECK, OWN_KEYS, SESSIONS, SessionNote, SessionRecords
+from resprout.mqtt_sessions.embedded import EmbeddedClient, reason_of_end
+from resprout.mqtt_sessions.ports import OpenerCredentials, Upward
+from resprout.mqtt_sessions.records import CHECK, OWN_KEYS, SESSIONS, SessionNote, SessionRecords
 
 if TYPE_CHECKING:
-    from resprout.net.broker import RunningBroker
+    from resprout.mqtt_sessions.server import SessionServer
 
 SYNC: Final = "$mqtt/sync"
 HOMES: Final = "$mqtt/homes/"
@@ -81,14 +79,13 @@ _decoder: Final = msgspec.msgpack.Decoder(_Said)
 
 
 class SharedState:
-    """Shared state of one broker. `broker` provides the current host, `note` receives messages for the operator."""
+    """Shared state of one broker."""
 
-    def __init__(self, broker: "RunningBroker", note: Callable[[Note], None]) -> None:
-        self._broker = broker
-        self._note = note
+    def __init__(self, server: "SessionServer") -> None:
+        self._server = server
         self.records = SessionRecords()
         self._checks: dict[str, asyncio.Future[None]] = {}
-        self._loop = asyncio.get_running_loop()
+        self._loop = server.loop
         self.ready = asyncio.Event()
         """Event that is set once the state of the other brokers has been merged."""
         self._client: EmbeddedClient | None = None
@@ -98,7 +95,7 @@ class SharedState:
         self._confirmed: set[str] = set()
         self.name = ""
         """Name of this broker's client in the tree."""
-        self.home = f"{broker.name}.{secrets.token_hex(6)}"
+        self.home = f"{server.broker_name}.{server.token_hex(6)}"
         """Name of this process in session notes."""
         self.ended: Callable[[SessionNote], None] = _nothing
         """Callback for the last note of each session that ends."""
@@ -125,7 +122,7 @@ class SharedState:
 
     async def check_sessions(self) -> None:
         """Wait until all session notes that are safe now have arrived. Raises TimeoutError after `CHECK_SECONDS`."""
-        nonce = secrets.token_hex(8)
+        nonce = self._server.token_hex(8)
         check = self._checks[nonce] = self._loop.create_future()
         try:
             self.publish(SESSIONS, b"", Guarantee.TOTAL, {CHECK: nonce}, OWN_KEYS)
@@ -143,9 +140,9 @@ class SharedState:
             self._over.clear()
             self._confirmed.clear()
             self._news = asyncio.Queue()
-            self.name = f"{self._broker.name[:40]}.mqtt-{secrets.token_hex(6)}"
+            self.name = f"{self._server.broker_name[:40]}.mqtt-{self._server.token_hex(6)}"
             client = self._client = EmbeddedClient(
-                self.name, lambda: self._broker.host, OpenerCredentials("", internal=True), self._hear
+                self._server, self.name, OpenerCredentials("", internal=True), self._hear
             )
             client.start()
             synced = self._loop.create_task(self._sync(client))
@@ -179,7 +176,7 @@ class SharedState:
                 break
         else:
             detail = "no broker sent its MQTT sessions: some may be missing at this broker"
-            self._note(Note("note", {"detail": detail}))
+            self._server.note(Note("note", {"detail": detail}))
         client.subscribe(SYNC)
         await self._next(SubscriptionConfirmed, None)
 
@@ -269,7 +266,7 @@ class SharedState:
             client.publish(topic, msgspec.msgpack.encode(said), Guarantee.CAUSAL, {})
             client.flush()
         except UsageError as error:
-            self._note(Note("note", {"detail": f"cannot send MQTT state to another broker: {error}"}))
+            self._server.note(Note("note", {"detail": f"cannot send MQTT state to another broker: {error}"}))
 
     @staticmethod
     def _topic_of(name: str) -> str:

@@ -8,10 +8,9 @@ from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
 from resprout.core.message_fields import Mark
 from resprout.mqtt.packets import Will
-from resprout.net.event_loop import wall_us
-from resprout.net.mqtt.embedded import EmbeddedClient
-from resprout.net.mqtt.records import OWN_KEYS, SESSIONS, SessionNote, SessionRecords
-from resprout.net.mqtt.wills import packed_will
+from resprout.mqtt_sessions.embedded import EmbeddedClient
+from resprout.mqtt_sessions.records import OWN_KEYS, SESSIONS, SessionNote, SessionRecords
+from resprout.mqtt_sessions.wills import packed_will
 
 
 class NoteWriter:
@@ -20,6 +19,7 @@ class NoteWriter:
     def __init__(
         self,
         client: EmbeddedClient,
+        wall_us: Callable[[], int],
         name: str,
         client_id: str,
         identity: str,
@@ -29,6 +29,7 @@ class NoteWriter:
         """`retain` retains a note, or removes the retained one if it is empty. `records`: the notes of all sessions."""
         self._records = records
         self._client = client
+        self._wall_us = wall_us
         self._retain = retain
         self._kept: tuple[bytes, int] | None = None
         """Subscriptions and expiry in the retained note; None if this object has not retained one."""
@@ -89,7 +90,7 @@ class NoteWriter:
         self._publish(msgspec.structs.replace(note, will=b""))
 
     def _publish(self, note: SessionNote) -> tuple[str, int]:
-        self._stamp = max(self._stamp + 1, wall_us())
+        self._stamp = max(self._stamp + 1, self._wall_us())
         note = msgspec.structs.replace(note, stamp=self._stamp)
         return self._client.publish(SESSIONS, msgspec.msgpack.encode(note), Guarantee.CAUSAL, {}, OWN_KEYS)
 

@@ -15,36 +15,22 @@ from resprout.core.errors import WireError
 from resprout.mqtt.actions import OpenSession
 from resprout.mqtt.reasons import Reason
 from resprout.mqtt.state import SessionState
-from resprout.net.door import Door
-from resprout.net.event_loop import now_us
-from resprout.net.in_process import OpenerCredentials
-from resprout.net.mqtt.admission import Admission, AdmissionError, name_of
-from resprout.net.mqtt.driver import ConnectionDriver
-from resprout.net.mqtt.embedded import OpenError
-from resprout.net.mqtt.shared import OWN_TOPICS
-from resprout.net.mqtt.tree_session import TreeSession
-from resprout.net.tls import Keyring
+from resprout.mqtt_sessions.driver import ConnectionDriver
+from resprout.mqtt_sessions.embedded import OpenError
+from resprout.mqtt_sessions.ports import AdmissionError, AdmittedClient, OpenerCredentials
+from resprout.mqtt_sessions.tree_session import TreeSession
 
 if TYPE_CHECKING:
-    from resprout.net.mqtt.server import MqttServer
+    from resprout.mqtt_sessions.server import SessionServer
 
 OPEN_SECONDS: Final = 20.0
 """Timeout for the tree to accept a client, which is delayed while a repair runs."""
 
 
 class SessionOpening:
-    """Opens sessions. `outward` is the keyring with which embedded clients verify other brokers, or None without
-    TLS."""
-
-    def __init__(self, server: "MqttServer", door: Door, outward: Keyring | None) -> None:
+    def __init__(self, server: "SessionServer") -> None:
         self._server = server
-        self._door = door
-        self._outward = outward
-        self._admission = Admission(door)
         self._locks: dict[str, asyncio.Lock] = {}
-
-    def close(self) -> None:
-        self._admission.close()
 
     @contextlib.asynccontextmanager
     async def only(self, name: str) -> AsyncIterator[None]:
@@ -63,16 +49,13 @@ class SessionOpening:
         except AdmissionError as refusal:
             self._server.refused(driver.connection, refusal.why, action.client_id or "without an identifier")
             if driver.connection.is_open:
-                driver.run(driver.machine.refused(refusal.reason, str(refusal), now_us()))
+                driver.run(driver.machine.refused(refusal.reason, str(refusal), self._server.now_us()))
 
     async def _admit(self, driver: ConnectionDriver, action: OpenSession) -> None:
         """Authenticate the client and open its session. Raises AdmissionError if it is refused."""
         connection = driver.connection
-        admission = self._admission
-        identity = await admission.identify(connection.address, action.username, action.password)
-        name, client_id = name_of(action.client_id, identity)
-        admission.judge(self._server.broker, name, connection.proven, identity)
-        who = OpenerCredentials(connection.address, identity, connection.proven, also=(OWN_TOPICS,))
+        admitted = await self._server.admit(connection, action)
+        name, who = admitted.name, admitted.who
         async with self.only(name):
             if not connection.is_open or self._server.is_closing:
                 return
@@ -87,7 +70,7 @@ class SessionOpening:
             if before is not None:
                 self._resume(before, driver)
             else:
-                await self._begin(driver, action, name, client_id, who)
+                await self._begin(driver, action, admitted)
 
     def _resume(self, session: TreeSession, driver: ConnectionDriver) -> None:
         before = session.driver
@@ -97,17 +80,16 @@ class SessionOpening:
         session.driver, driver.session = driver, session
         session.version = driver.machine.version
         driver.follow(before)
-        driver.run(driver.machine.opened(state, session.client_id, now_us(), session.name))
+        driver.run(driver.machine.opened(state, session.client_id, self._server.now_us(), session.name))
 
-    async def _begin(
-        self, driver: ConnectionDriver, action: OpenSession, name: str, client_id: str, who: OpenerCredentials
-    ) -> None:
+    async def _begin(self, driver: ConnectionDriver, action: OpenSession, admitted: AdmittedClient) -> None:
         """Open a session that this broker does not have: a new one, or one of another broker."""
+        name, client_id = admitted.name, admitted.client_id
         known = self._server.shared.records.get(name)
         is_known = known is not None
         has_state = known is not None and bool(known.note.data)
         session = TreeSession(
-            self._server, name, client_id, who, self._door_for(who, action), driver.machine.version,
+            self._server, name, client_id, admitted.who, admitted.door, driver.machine.version,
             is_persistent=action.expiry > 0 or has_state,
         )  # fmt: skip
         session.start()
@@ -127,7 +109,7 @@ class SessionOpening:
             return
         self._server.sessions[name] = session
         session.driver, driver.session = driver, session
-        driver.run(driver.machine.opened(state, client_id, now_us(), name))
+        driver.run(driver.machine.opened(state, client_id, self._server.now_us(), name))
         if session.is_persistent and session.next_note == 1 and not session.is_over:
             session.save()
 
@@ -154,13 +136,6 @@ class SessionOpening:
         session.adopt(note, [one.request.filter for one in state.subscriptions if one.group])
         return state
 
-    def _door_for(self, who: OpenerCredentials, action: OpenSession) -> Door:
-        """Return the credentials that the embedded client presents to other brokers: those of the MQTT client."""
-        login = None
-        if self._door.has_rules and who.identity is not None and action.password is not None:
-            login = f"{who.identity}:{action.password.decode()}"
-        return Door(self._outward, login=login)
-
     def _disconnect_previous(self, session: TreeSession) -> None:
         driver = session.driver
         if driver is not None and driver.connection.is_open:
@@ -168,7 +143,7 @@ class SessionOpening:
 
     def _discard(self, session: TreeSession) -> None:
         if (driver := session.driver) is not None and driver.session is session:
-            driver.run(driver.machine.discard(now_us()))
+            driver.run(driver.machine.discard(self._server.now_us()))
         self._server.end(session)
 
 
