@@ -196,6 +196,10 @@ class History:
     def id_of(self, number: int) -> MessageId:
         return self.publications[number].id
 
+    def published(self, id: MessageId) -> PublicationRecord | None:
+        number = self.number_of.get(id)
+        return self.publications[number] if number is not None else None
+
     def life_of(self, number: int) -> ClientLife:
         return self.lives[number]
 

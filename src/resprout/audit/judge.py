@@ -12,7 +12,8 @@ from typing import Final
 from resprout.audit import bank
 from resprout.audit.bank import AppliedOperation, Circles, complete_replicas, loose_circles, operation_of, read_applied
 from resprout.audit.causal import DirectCauses, check_causal, check_fifo, direct_causes
-from resprout.audit.durable import NO_DURABLES, check_durables, handed_out, read_durables, unjudged_note
+from resprout.audit.durable import NO_DURABLES, check_durables, handed_out, unjudged_note
+from resprout.audit.durable_records import read_durables
 from resprout.audit.history import History
 from resprout.audit.log_order import check_order
 from resprout.audit.logs import LOG_RULES, check_logs, log_notes, log_skips, read_logs

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from resprout.audit.causal import DirectCauses, latest_of, overtaken_by, sources_of
 from resprout.audit.history import History
-from resprout.audit.logs import LoggedMessage, LogRecord, published
+from resprout.audit.logs import LoggedMessage, LogRecord
 from resprout.audit.records import PublicationRecord, pair_name
 from resprout.audit.totals import ByLife, TotalOrder
 from resprout.audit.verdict import Anomaly
@@ -57,7 +57,7 @@ def sequence_of(history: History, log: LogRecord) -> Sequence:
     """Return the publications of the log in its order, each at its first offset."""
     found: dict[int, tuple[LoggedMessage, PublicationRecord]] = {}
     for message in log.agreed().values():
-        p = published(history, message.id)
+        p = history.published(message.id)
         if p is not None:
             found.setdefault(p.number, (message, p))
     return list(found.values())

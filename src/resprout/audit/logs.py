@@ -29,11 +29,10 @@ import msgspec
 
 from resprout.audit.history import History
 from resprout.audit.interest import matches
-from resprout.audit.records import MessageId, PublicationRecord, identity_of, seconds
+from resprout.audit.records import MessageId, PublicationRecord, identity_of, predicate_of, seconds
 from resprout.audit.verdict import Anomaly
-from resprout.core.errors import UsageError
 from resprout.core.partitions import partition_of
-from resprout.filters.predicate import Predicate, parse_predicate
+from resprout.filters.predicate import Predicate
 from resprout.trace import kinds
 from resprout.trace.schema import Row, TraceError
 
@@ -168,7 +167,7 @@ def read_logs(logged: Sequence[tuple[int, Row]]) -> list[LogRecord]:
             raise TraceError(f"row {number}: a {row.kind} row without the name of a log")
         log = found.setdefault(about["log"], LogRecord(about["log"]))
         if row.kind == kinds.LOG_DECLARED:
-            log.predicate = _predicate(number, row)
+            log.predicate = predicate_of(number, row)
             log.brokers = tuple(about.get("replicas", "").split())
             log.grace_us = _number(number, row, "grace") if "grace" in about else None
             if "partitions" in about:
@@ -196,7 +195,7 @@ def read_logs(logged: Sequence[tuple[int, Row]]) -> list[LogRecord]:
         else:
             messages = tuple(log.reading.pop(row.node, ()))
             begin, end = _number(number, row, "from"), _number(number, row, "until")
-            log.pages.append(LogPage(number, row.node, row.time_us, begin, end, _predicate(number, row), messages))
+            log.pages.append(LogPage(number, row.node, row.time_us, begin, end, predicate_of(number, row), messages))
     return list(found.values())
 
 
@@ -239,7 +238,7 @@ def _check_kept(history: History, log: LogRecord, node: str) -> Iterator[Anomaly
     replica = log.replicas[node]
     seen: dict[MessageId, int] = {}
     for message in replica.messages:
-        p = published(history, message.id)
+        p = history.published(message.id)
         what = ""
         if p is None or p.row > message.row:
             what = "which was not published before"
@@ -264,10 +263,10 @@ def _check_dropped(history: History, log: LogRecord) -> Iterator[Anomaly]:
         return
     last: dict[tuple[str, tuple[str, ...]], int] = {}
     for position, message in log.agreed().items():
-        if (p := published(history, message.id)) is not None:
+        if (p := history.published(message.id)) is not None:
             last[p.topic, p.keys] = position
     for message, is_empty, age_us in log.dropped:
-        p = published(history, message.id)
+        p = history.published(message.id)
         is_old = is_empty and log.grace_us is not None and age_us >= log.grace_us
         what = ""
         if p is None or p.row > message.row:
@@ -364,7 +363,7 @@ def _check_page(
     had: set[int] = set()
     for message in page.messages:
         had.add(message.position)
-        p = published(history, message.id)
+        p = history.published(message.id)
         if not last < message.position < page.end:
             what = f"in a page from {page.begin} up to {page.end}" + (f", after {last}" if last >= page.begin else "")
             yield _anomaly("log_read", history, log, message, says, what)
@@ -373,7 +372,7 @@ def _check_page(
         last = max(last, message.position)
     for position in range(page.begin, page.end):
         kept = agreed.get(position)
-        p = published(history, kept.id) if kept is not None else None
+        p = history.published(kept.id) if kept is not None else None
         is_dropped = log.dropped_at.get(position, page.row) < page.row
         if kept is not None and p is not None and not (position in had or is_dropped) and matches(page.predicate, p):
             what = f"in a page from {page.begin} up to {page.end} that it read at {seconds(page.time_us)}"
@@ -402,20 +401,6 @@ def _number(number: int, row: Row, name: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise TraceError(f"row {number}: {text!r} is no offset")
     return int(text)
-
-
-def _predicate(number: int, row: Row) -> Predicate:
-    if row.filter is None:
-        raise TraceError(f"row {number}: a {row.kind} row without filter")
-    try:
-        return parse_predicate(row.filter, row.where)
-    except UsageError as error:
-        raise TraceError(f"row {number}: {error}") from None
-
-
-def published(history: History, id: MessageId) -> PublicationRecord | None:
-    number = history.number_of.get(id)
-    return history.publications[number] if number is not None else None
 
 
 def _anomaly(rule: str, history: History, log: LogRecord, message: LoggedMessage, says: str, what: str) -> Anomaly:

@@ -277,6 +277,14 @@ def filter_of(number: int, row: Row) -> str:
     return row.filter
 
 
+def predicate_of(number: int, row: Row) -> Predicate:
+    filter_ = filter_of(number, row)
+    try:
+        return parse_predicate(filter_, row.where)
+    except UsageError as error:
+        raise TraceError(f"row {number}: {error}") from None
+
+
 def count_of(number: int, text: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise TraceError(f"row {number}: {text!r} is no number of messages")
