@@ -79,7 +79,7 @@ class Broker:
 def resprout_broker() -> Iterator[Broker]:
     """A running broker of the default stack: `.address` and `.connect()`."""
     # Imported here: the plugin is loaded in every test run on the machine, used or not.
-    from resprout.client.blocking import Background
+    from resprout.client.background import Background
     from resprout.client.local import local
 
     background = Background("resprout broker")

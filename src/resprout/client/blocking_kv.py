@@ -4,7 +4,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Final, Self, TypeVar
 
 from resprout.client.arguments import check_seconds
-from resprout.client.blocking import Background, within
+from resprout.client.background import Background, within
 from resprout.client.inbox import Payload
 from resprout.client.kv import Bucket, KvEntry, Watch
 

@@ -19,14 +19,8 @@ from datetime import datetime
 from typing import Any, Final, ParamSpec, TypeVar, overload
 
 from resprout.client.arguments import check_flag, check_kind, check_seconds, time_limit, wrong
-from resprout.client.blocking import (
-    Background,
-    BlockingDurableInbox,
-    BlockingInbox,
-    BlockingReceipt,
-    BlockingService,
-    within,
-)
+from resprout.client.background import Background, within
+from resprout.client.blocking import BlockingDurableInbox, BlockingInbox, BlockingReceipt, BlockingService
 from resprout.client.blocking_kv import BlockingBucket
 from resprout.client.client import CLOSE_SECONDS_MAX, Client
 from resprout.client.connect import CONNECT_SECONDS

@@ -23,7 +23,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from resprout.client.blocking import Background
+from resprout.client.background import Background
 from resprout.client.client import Client
 from resprout.client.connect import connect
 from resprout.client.errors import ClientError, ConnectError, gap_text
