@@ -14,6 +14,7 @@ from resprout.core.errors import BoundError, PeerError, WireError
 from resprout.core.guarantee import Guarantee
 from resprout.core.limits import ClientLimits
 from resprout.core.message_fields import Mark, to_marks
+from resprout.edge.broker import queue_progress as progress_module
 from resprout.edge.broker import quotas as quotas_module
 from resprout.edge.broker import recorder as recorder_module
 from resprout.edge.broker import session as session_module
@@ -405,7 +406,7 @@ def test_what_consumers_say_is_done_and_is_not_here_is_remembered_up_to_a_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """At a broker that took a subscription over, each acknowledgement of every other number took memory for good."""
-    monkeypatch.setattr(sharing_module, "ISLANDS_MAX", 10)
+    monkeypatch.setattr(progress_module, "ISLANDS_MAX", 10)
     scene = Scene(is_shared=False)
     scene.queue.again_below = 1_000
     scene.join("a")

@@ -12,6 +12,8 @@ from resprout.edge.durable_messages import Span, Spans
 
 ORIGINS_KEPT: Final = 20_000
 """Of which it is remembered how far they have come, when nothing of them is left here."""
+ISLANDS_MAX: Final = 1 << 16
+"""Gaps in what consumers acknowledged and is not here, of all origins."""
 SPANS_TOLD_MAX: Final = 2_000
 """What is done beyond the watermarks, in one message: it has to fit into a frame. Of more, some is not told; if the
 broker dies, that part is handed out again."""
@@ -116,6 +118,32 @@ class QueueProgress:
             return done.lacks(bundle.first, bundle.last)
         numbers = [bundle.first + offset for offset in offsets_of(item, bundle, self._session)]
         return as_ranges(number for number in numbers if number not in done)
+
+
+class AckedElsewhere:
+    """What consumers acknowledged and is not here: it is done, if an earlier broker may have handed it out."""
+
+    __slots__ = ("_by_origin", "_islands")
+
+    def __init__(self) -> None:
+        self._by_origin: dict[Origin, Ranges] = {}
+        self._islands = 0
+        """Gaps in all ranges."""
+
+    def of(self, origin: Origin) -> Ranges | None:
+        return self._by_origin.get(origin)
+
+    def add(self, origin: Origin, span: Span) -> None:
+        """Remember an acknowledgement, up to a bound: what is beyond it may be handed out again."""
+        acked = self._by_origin.get(origin)
+        if acked is None:
+            if len(self._by_origin) >= ORIGINS_KEPT:
+                return
+            acked = self._by_origin[origin] = Ranges()
+        if self._islands < ISLANDS_MAX or not acked.has_islands:
+            before = acked.gaps
+            acked.add(span.first, span.last)
+            self._islands += acked.gaps - before
 
 
 def _upto(seq: int) -> Ranges:

@@ -21,7 +21,6 @@ from resprout.core.bundle import Bundle, Origin, Pair, pairs_of
 from resprout.core.limits import Attributes
 from resprout.core.message_fields import Marks
 from resprout.core.message_ids import rows_with_ids
-from resprout.core.seen import Ranges
 from resprout.edge.broker.portion import (
     NO_TIMES,
     Consumer,
@@ -34,7 +33,7 @@ from resprout.edge.broker.portion import (
     offsets_of,
 )
 from resprout.edge.broker.ports import HeldBundle, SpillPatience
-from resprout.edge.broker.queue_progress import ORIGINS_KEPT, QueueProgress
+from resprout.edge.broker.queue_progress import AckedElsewhere, QueueProgress
 from resprout.edge.broker.retries import GONE, Retries
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.timed import TimesCache, by_time
@@ -48,8 +47,6 @@ LOOK_AHEAD: Final = 1_000
 """What is looked at behind something that has to wait for its key."""
 CLAIMED_MAX: Final = 1 << 16
 """Messages that a consumer may say it has: as many as it can have been handed (`consumers.WINDOW_MAX`)."""
-ISLANDS_MAX: Final = 1 << 16
-"""Gaps in what consumers said is done and is not here, of all origins."""
 PORTIONS_MAX: Final = 64
 """Of one bundle, of which each goes to another consumer: to make one costs as much as the whole bundle."""
 
@@ -84,10 +81,7 @@ class SharedQueue:
         self._left: dict[int, int] = {}
         """By item: its messages that are not done."""
         self._progress = QueueProgress(session, done, spans)
-        self._said: dict[Origin, Ranges] = {}
-        """What consumers said is done, and is not here: it counts for what an earlier broker may have handed out."""
-        self._said_islands = 0
-        """Gaps in that."""
+        self._acked_elsewhere = AckedElsewhere()
         self._keys: dict[Pair, tuple[str, int]] = {}
         """Who has messages of this key out, and how many portions."""
         self._claims: dict[tuple[Origin, Pair], int] = {}
@@ -118,8 +112,8 @@ class SharedQueue:
             again = item.no < self.again_below
             if (ids := rows_with_ids(bundle)) is not None:
                 self._drop_repeats(item, offsets, ids, again)
-            if again and (said := self._said.get(bundle.origin)) is not None:
-                self._note_done(bundle, [offset for offset in offsets if bundle.first + offset in said])
+            if again and (acked := self._acked_elsewhere.of(bundle.origin)) is not None:
+                self._note_done(bundle, [offset for offset in offsets if bundle.first + offset in acked])
             done = self._progress.of(bundle.origin)
             if done is not None:
                 offsets = [offset for offset in offsets if bundle.first + offset not in done]
@@ -240,7 +234,7 @@ class SharedQueue:
             for portion in self.retries.aside.find(origin, span.first, span.last):
                 self._done_aside(portion, span)
         if left > 0 and self.again_below:
-            self._note_said(origin, span)
+            self._acked_elsewhere.add(origin, span)
 
     def _came_back(self, portions: list[Portion], reason: str, due_us: int = 0) -> None:
         """Consumers had these, and have not acknowledged them."""
@@ -264,18 +258,6 @@ class SharedQueue:
         done."""
         for part in self.retries.bury(portion, consumer, reason):
             self._lock_keys(part, "")
-
-    def _note_said(self, origin: Origin, span: Span) -> None:
-        """Remember what a consumer says is done and is not here, up to a bound: of more, it may be handed out again."""
-        said = self._said.get(origin)
-        if said is None:
-            if len(self._said) >= ORIGINS_KEPT:
-                return
-            said = self._said[origin] = Ranges()
-        if self._said_islands < ISLANDS_MAX or not said.has_islands:
-            before = said.gaps
-            said.add(span.first, span.last)
-            self._said_islands += said.gaps - before
 
     # -- how far it has come -------------------------------------------------------------------------------------------
 
