@@ -17,7 +17,7 @@ from resprout.edge.requests import PublishRequest, SubscribeRequest
 from resprout.overlay import waves
 from resprout.overlay.messages import Life, Seek, Sought
 from resprout.spread import interest
-from resprout.stacks.resprout import ResproutOptions, durable_book, durables, subscribing
+from resprout.stacks.resprout import ResproutOptions, durable_admission, durable_book, subscribing
 from resprout.stacks.resprout.durable_state import DurableHeard, DurableKnown, DurableState
 from resprout.stacks.resprout.pauses import PausedReader, ReadersPaused
 from tests.stacks.test_bounds import Durable
@@ -78,7 +78,7 @@ def test_durable_subscriptions_beyond_the_limit_are_refused_by_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scene = Durable(group=False)
-    for module in (durable_book, durables):
+    for module in (durable_book, durable_admission):
         monkeypatch.setattr(module, "SUBSCRIPTIONS_MAX", 1)
     told = scene.join("k")
     assert [each.standing for each in told if isinstance(each, Consuming)] == [Standing.CONSUMER]

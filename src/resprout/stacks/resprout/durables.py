@@ -13,12 +13,9 @@ from typing import Final
 import msgspec
 
 from resprout.core.contract import Send, SetTimer
-from resprout.core.errors import UsageError
-from resprout.core.limits import check_name
 from resprout.core.message_fields import Marks, next_number
 from resprout.edge.broker.consumers import Consumers, HeldDurable, inner_name
 from resprout.edge.broker.ghosts import Ghosts
-from resprout.edge.broker.quotas import LimitError
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.durable_messages import (
@@ -32,19 +29,16 @@ from resprout.edge.durable_messages import (
     RetryDue,
     Settle,
     Standing,
-    Terms,
-    WhenFull,
 )
 from resprout.edge.messages import Attend, GoTo, HeldSubscription, Subscribe, Successor
 from resprout.edge.rights import fault_of_consumer, fault_of_end, fault_of_peek
-from resprout.filters.predicate import parse_predicate
 from resprout.order.link import Link
 from resprout.order.log import Log
 from resprout.overlay.messages import Life
 from resprout.stacks.resprout.client_book import ClientBook
-from resprout.stacks.resprout.dead_letters import DeadLetters, fault_of_name, fault_of_store, store_name, store_terms
+from resprout.stacks.resprout.dead_letters import DeadLetters, store_name, store_terms
 from resprout.stacks.resprout.disk_log import DiskLog
-from resprout.stacks.resprout.durable_book import SUBSCRIPTIONS_MAX
+from resprout.stacks.resprout.durable_admission import DurableAdmission
 from resprout.stacks.resprout.durable_state import CONSUMERS_TOLD, STATE_MARKS_MAX, DurableState, UnknownDone
 from resprout.stacks.resprout.follow_ups import FollowUps
 from resprout.stacks.resprout.life import BrokerLife
@@ -53,8 +47,6 @@ from resprout.stacks.resprout.served_clients import ServedClients
 from resprout.stacks.resprout.spilling import Spilling
 from resprout.stacks.routes import Routes
 
-ACK_WAIT_MIN_US: Final = 100_000
-"""The shortest time after which a message is taken back from its consumer: less would keep the broker busy."""
 RETURN_LEASES: Final = 4
 """So long the next broker of a subscription waits for the consumers of the last one: what they have, and have done,
 only they know."""
@@ -90,7 +82,6 @@ class Durables:
         self._sessions = sessions
         self._routes = routes
         self._disk = disk
-        self._spilling = spilling
         self._lost = lost
         self._ghosts = ghosts
         self._book = book
@@ -105,6 +96,7 @@ class Durables:
             life.seat.epoch_us,
             options.message_id_us,
         )
+        self._admission = DurableAdmission(life, sessions, book.durables, spilling, self.consumers)
         self.dead_letters, self.follow_ups = make_dead_letters(self.consumers), make_follow_ups(self.consumers)
         self._waiting: dict[str, Consume] = {}
         """Consumers that came and cannot be served yet."""
@@ -260,7 +252,7 @@ class Durables:
             self._look_into(session, message, held)
             return
         if held is None:
-            refusal = self._refusal(session, message, state)
+            refusal = self._admission.refusal(session, message, state)
             if refusal is not None:
                 life.out.append(Send(session.name, refusal))
                 return
@@ -305,47 +297,6 @@ class Durables:
             return False
         return not life.view.is_dead_life(home) and life.view.incarnation_of(home.name) <= home.incarnation
 
-    def _refusal(self, session: ClientSession, message: Consume, state: DurableState | None) -> Consuming | None:
-        """Of one that is not there."""
-        if message.turn:
-            if state is not None:
-                return Consuming(Standing.ENDED, f"{message.subscription!r} was ended")
-            return Consuming(
-                Standing.INCOMPLETE, f"no broker knows {message.subscription!r} any more: messages may be missing"
-            )
-        try:
-            check_name(message.subscription, "name of a durable subscription")
-            self._sessions.quotas.charge_parsing(session, len(message.terms.where or ""), self._life.now_us)
-            predicate = parse_predicate(message.terms.filter, message.terms.where)
-        except UsageError as error:
-            return Consuming(Standing.REFUSED, str(error))
-        if (retry := message.terms.retry) is not None:
-            store = self._book.durables.states.get(store_name(message.subscription))
-            fault = fault_of_name(message.subscription) or fault_of_store(store, message.terms, session.identity)
-            if 0 < retry.ack_wait_us < ACK_WAIT_MIN_US:
-                fault = f"ack_wait is {retry.ack_wait_us} us; at least {ACK_WAIT_MIN_US}"
-            if fault:
-                return Consuming(Standing.REFUSED, fault)
-        if self._book.durables.is_full():
-            limit = f"the network has {SUBSCRIPTIONS_MAX} durable subscriptions, the most it may have"
-            return Consuming(Standing.REFUSED, f"{limit} (limit durable_subscriptions)")
-        if message.terms.when_full is WhenFull.DROP_OLDEST and not message.terms.max_pending:
-            return Consuming(Standing.REFUSED, "nothing may wait, so nothing would be left")
-        if message.terms.when_full is WhenFull.SPILL and not self._spilling.is_offered:
-            reason = f"{self._life.seat.name} spills nothing to disk (its spill_bytes is 0)"
-            return Consuming(Standing.UNSUPPORTED, reason)
-        quotas = self._sessions.quotas
-        try:
-            quotas.take_durable(session, message.subscription, predicate)
-            if self._needs_store(message.subscription, message.terms):
-                filter = store_terms(message.terms).filter
-                quotas.take_durable(session, store_name(message.subscription), parse_predicate(filter, None))
-        except LimitError as error:
-            quotas.end_durable(message.subscription)
-            quotas.refuse(session, error, self._life.out)
-            return Consuming(Standing.REFUSED, str(error))
-        return None
-
     # -- subscriptions -------------------------------------------------------------------------------------------------
 
     def _begin(self, message: Consume, former: DurableState | None, owner: str, missing: str = "") -> HeldDurable:
@@ -366,16 +317,11 @@ class Durables:
 
     def _begin_store(self, held: HeldDurable, session: ClientSession) -> None:
         """Keep its dead letters from now on, unless that is done already."""
-        if self._needs_store(held.name, held.terms):
+        if self._admission.needs_store(held.name, held.terms):
             name = store_name(held.name)
             self._begin(
                 Consume(name, store_terms(held.terms), 1), self._book.durables.states.get(name), session.identity
             )
-
-    def _needs_store(self, subscription: str, terms: Terms) -> bool:
-        name = store_name(subscription)
-        state = self._book.durables.states.get(name)
-        return terms.retry is not None and name not in self.consumers.held and (state is None or state.over)
 
     def confirmed(self, session: ClientSession, base: Marks) -> None:
         """Nothing that matches is missed from here on: everybody is told, and then its consumers."""
