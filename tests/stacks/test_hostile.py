@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from resprout.core.bundle import Bundle, pack_attributes, pack_payloads
-from resprout.core.contract import Close, Effect, Event, LinkUp, Received, Send, TimerFired, Writable
+from resprout.core.contract import Close, Effect, EndCode, Event, LinkUp, Received, Send, TimerFired, Writable
 from resprout.core.guarantee import Guarantee
 from resprout.core.message_fields import Mark
 from resprout.edge.messages import Attend, Publish, Serving, Subscribe, Subscribed, Taken, Turned
@@ -130,6 +130,16 @@ def test_a_client_that_breaks_the_protocol_is_cut_off_alone(message: Any, why: s
     tree.forge("evil", "b0", Publish(bundle()))
     tree.run()
     check_the_others_go_on(tree)
+
+
+@pytest.mark.parametrize("name", ["dead-letter.0a1b", "follow-up.0a1b"])
+def test_a_client_does_not_have_a_name_under_which_brokers_publish(name: str) -> None:
+    """It could publish the follow-up of a message before its broker does, which would be dropped as a repeat."""
+    broker = broker_with()
+    (effect,) = broker.step(LinkUp(name, "client", 1, 10_000), 0)
+    assert isinstance(effect, Close) and effect.code is EndCode.FORBIDDEN
+    assert "are those of messages that brokers publish" in effect.reason
+    assert name not in broker.parts.sessions.all
 
 
 def test_a_client_that_leaves_a_gap_or_cuts_a_bundle_in_two_is_cut_off() -> None:

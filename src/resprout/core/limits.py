@@ -20,6 +20,10 @@ from resprout.core.errors import NameRefusedError, PayloadRefusedError, UsageErr
 
 NAME_BYTES: Final = 64
 """A broker's or client's name."""
+DEAD_LETTER: Final = "dead-letter."
+FOLLOW_UP: Final = "follow-up."
+"""Brokers publish dead letters and follow-ups under names that begin so, each under a name and a life of its own with
+94 bits of a digest in them. No client may have such a name: it could publish first what a broker has to publish."""
 
 ADDRESS_BYTES: Final = 300
 """Host and port of a broker; the longest host name has 253."""

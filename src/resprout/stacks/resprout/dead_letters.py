@@ -17,7 +17,7 @@ from typing import Final
 from resprout.core.bundle import Bundle, pack_attributes, pack_payloads, unpack_attributes, unpack_payloads, whole
 from resprout.core.errors import WireError
 from resprout.core.guarantee import Guarantee
-from resprout.core.limits import ATTRIBUTES_PER_MESSAGE, BUNDLE_BYTES, NAME_BYTES, AttributeValue
+from resprout.core.limits import ATTRIBUTES_PER_MESSAGE, BUNDLE_BYTES, DEAD_LETTER, NAME_BYTES, AttributeValue
 from resprout.core.message import MessageId
 from resprout.core.seen import Seen
 from resprout.core.timing import DUE, EXPIRES, MESSAGE_ID
@@ -33,8 +33,6 @@ from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.served_clients import ServedClients
 
 SUFFIX: Final = ".dead"
-PUBLISHER: Final = "dead-letter."
-"""Each dead letter has a publisher and a life of its own, with 94 bits of a digest in them."""
 UNSAFE_MAX: Final = 1_000
 """Dead letters of one subscription that are on their way to other brokers."""
 UNSAFE_BYTES: Final = 4 << 20
@@ -156,6 +154,6 @@ def _letter(held: HeldDurable, dead: DeadMessage, stamp: int) -> tuple[Bundle, d
     if len(column) + len(payloads) > max(BUNDLE_BYTES, bundle.cost):
         attributes, column = about, pack_attributes([about])
     digest = sha256(f"{held.name}/{about['dead_id']}".encode()).digest()
-    publisher, life = f"{PUBLISHER}{digest[:8].hex()}", 1 + (int.from_bytes(digest[8:12], "big") >> 2)
+    publisher, life = f"{DEAD_LETTER}{digest[:8].hex()}", 1 + (int.from_bytes(digest[8:12], "big") >> 2)
     letter = Bundle(publisher, life, 1, 1, stamp, policy.topic, (), Guarantee.EVENTUAL, column, payloads)
     return letter, attributes

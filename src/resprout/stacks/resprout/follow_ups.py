@@ -16,6 +16,7 @@ from resprout.core.bundle import Bundle, Origin, unpack_attributes, unpack_paylo
 from resprout.core.contract import Send
 from resprout.core.errors import BoundError
 from resprout.core.guarantee import Guarantee
+from resprout.core.limits import FOLLOW_UP
 from resprout.core.message import MessageId
 from resprout.core.seen import Seen
 from resprout.edge.broker.consumers import Consumers, HeldDurable
@@ -31,8 +32,6 @@ from resprout.stacks.resprout.served_clients import ServedClients
 from resprout.values.rows import RETAIN_KEY
 from resprout.wire.bundles import check_columns
 
-PUBLISHER: Final = "follow-up."
-"""Each follow-up has a publisher and a life of its own, with 94 bits of a digest in them."""
 SETTLED: Final = "the message was acknowledged before, or given up, without a follow-up"
 UNKNOWN: Final = "the broker of the subscription does not have the message"
 UNKNOWN_LEASES: Final = 8
@@ -183,7 +182,7 @@ def _origin(held: HeldDurable, key: tuple[Origin, int]) -> Origin:
     """Return the origin of the follow-up of a message, which is the only publication of that origin."""
     digest = sha256(f"{held.name}/{_id(key)}/follow-up".encode()).digest()
     life = 1 + (int.from_bytes(digest[8:12], "big") >> 2)
-    return (f"{PUBLISHER}{digest[:8].hex()}", Guarantee.EVENTUAL.stream, life)
+    return (f"{FOLLOW_UP}{digest[:8].hex()}", Guarantee.EVENTUAL.stream, life)
 
 
 def _derived(held: HeldDurable, key: tuple[Origin, int], bundle: Bundle, stamp: int) -> Bundle:

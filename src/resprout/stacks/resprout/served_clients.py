@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from resprout.core.contract import Close, EndCode, LinkUp, Send, SetTimer
 from resprout.core.errors import PeerError
+from resprout.core.limits import DEAD_LETTER, FOLLOW_UP
 from resprout.edge.broker.ghosts import Ghosts, home_of
 from resprout.edge.broker.owed import BroughtSubscriptions, Owed
 from resprout.edge.broker.quotas import limit_reason, party_of
@@ -116,6 +117,9 @@ class ServedClients:
         life, name = self._life, event.peer
         if not event.internal and self._remembered.knows(name):
             life.out.append(Close(name, f"{name} is, or was, the name of a broker", EndCode.FORBIDDEN))
+        elif not event.internal and name.startswith((DEAD_LETTER, FOLLOW_UP)):
+            reason = f"names that begin with {DEAD_LETTER} or {FOLLOW_UP} are those of messages that brokers publish"
+            life.out.append(Close(name, reason, EndCode.FORBIDDEN))
         elif name in self._client_interest.leaving:
             life.out.append(Close(name, f"the subscriptions of the last session of {name} are being dropped"))
         else:
