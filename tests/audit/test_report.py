@@ -3,6 +3,7 @@
 import json
 
 from resprout.audit.judge import judge
+from resprout.audit.mqtt import MQTT_RULES, NO_MQTT
 from resprout.audit.records import listed
 from resprout.audit.timing import NO_TIMES, TIMING_RULES
 from resprout.audit.values import NO_VALUES, VALUE_RULES
@@ -77,6 +78,7 @@ def test_a_rule_that_nothing_could_break_is_not_called_clean() -> None:
         "durable": "the trace holds no durable subscription",
         **dict.fromkeys(TIMING_RULES, NO_TIMES),
         **dict.fromkeys(VALUE_RULES, NO_VALUES),
+        **dict.fromkeys(MQTT_RULES, NO_MQTT),
     }
 
 

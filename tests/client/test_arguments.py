@@ -105,7 +105,8 @@ CLIENT: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
         {
             "name": NAMES, "filter": FILTERS, "replicas": REPLICAS, "retain_bytes": [None, -1, True, "5"],
             "retain_us": [None, -1, True, "5"], "flush": [None, 5, "often"], "timeout": [None, *TIMES],
-            "partitions": [None, 0, 65, True, "5"],
+            "partitions": [None, 0, 65, True, "5"], "compact": [None, 1, "yes"],
+            "compact_grace_us": [None, -1, True, "5"], "compact_bytes": [None, -1, True, "5"],
         },
     ),
     "move_log": ({"name": "l", "replicas": ["b0"]}, {"name": NAMES, "replicas": REPLICAS}),

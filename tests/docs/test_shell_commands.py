@@ -34,6 +34,7 @@ class Shell:
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as client:
             try:
                 assert client.stdout is not None and client.stdout.readline().startswith("b0 listens on")
+                assert eventually(lambda: bool(self.commands.started)), "the broker may speak before it is listed"
                 yield client, self.commands.started[-1]
             finally:
                 client.kill()
@@ -53,6 +54,15 @@ def test_it_writes_and_ends_as_an_executed_command(shell: Shell) -> None:
     assert done.returncode == 3 and done.stdout == "" and "connection refused" in done.stderr
 
 
+@pytest.fixture
+def heard_signals() -> Iterator[None]:
+    """Tests that run in the background ignore SIGINT, and so do their children."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard_signals")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_reaches_it(shell: Shell, number: int) -> None:
     with shell.broker() as (client, broker):

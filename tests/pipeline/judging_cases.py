@@ -2,11 +2,12 @@
 
 import functools
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from resprout.audit.judge import judge
+from resprout.audit.mqtt import MQTT_RULES
 from resprout.audit.timing import TIMING_RULES
 from resprout.audit.values import VALUE_RULES
 from resprout.audit.verdict import MEASURED, NOT_JUDGED, Verdict
@@ -21,6 +22,7 @@ from tests.audit.bank_model import Bank, bank_trace
 from tests.audit.durable_model import durable_trace
 from tests.audit.log_model import log_trace
 from tests.audit.model import System, good_trace
+from tests.audit.mqtt_model import mqtt_trace
 from tests.audit.mutations import MUTATIONS
 from tests.audit.spoiling import change
 from tests.audit.test_bruteforce import arbitrary_trace, disturbed
@@ -74,10 +76,10 @@ def good_cases(count: int) -> Iterator[Case]:
         yield Case(f"loose-bank-{seed}", bank_trace(seed, claims=seed % 2 == 0, loose=True), Bank.INITIAL)
 
 
-def mutants(per_mutation: int) -> Iterator[Case]:
-    """Of every mutation, but those of last values and times, which Spark does not judge."""
+def mutants(per_mutation: int, but: Collection[str] = ()) -> Iterator[Case]:
+    """Of every mutation, but those of these rules, and of last values and times, which Spark does not judge."""
     for name, (rule, mutate) in MUTATIONS.items():
-        if rule in (*VALUE_RULES, *TIMING_RULES):
+        if rule in (*VALUE_RULES, *TIMING_RULES, *but):
             continue
         done = 0
         for seed in range(1000, 1040):
@@ -94,6 +96,8 @@ def _base(rule: str, seed: int) -> list[Row]:
         return bank_trace(seed)
     if rule.startswith("log_"):
         return log_trace(seed)
+    if rule in MQTT_RULES:
+        return mqtt_trace(seed)
     return durable_trace(seed) if rule == "durable" else good_trace(seed, 220)
 
 

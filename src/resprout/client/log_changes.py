@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from resprout.client.arguments import check_count, check_filter_and_where, check_seconds, wrong
+from resprout.client.arguments import check_count, check_filter_and_where, check_flag, check_seconds, wrong
 from resprout.client.errors import LogError, TimedOutError
 from resprout.client.past_events import PAGE_BYTES, read_request
 from resprout.client.positions import PositionClient
@@ -69,7 +69,7 @@ class LogAdmin(PositionClient):
         check_count(compact_bytes, "compact_bytes", 0, NUMBER_MAX)
         log = LogDeclaration(
             name, filter, _brokers(replicas), retain_bytes, retain_us, Flush(flush), partitions=partitions,
-            compact=bool(compact), compact_grace_us=compact_grace_us, compact_bytes=compact_bytes,
+            compact=check_flag(compact, "compact"), compact_grace_us=compact_grace_us, compact_bytes=compact_bytes,
         )  # fmt: skip
         check_log(log)
         await self._change_log(

@@ -36,7 +36,7 @@ from resprout.client.requesting import REQUEST_SECONDS
 from resprout.client.retaining import Handling
 from resprout.client.terms import WhenFullWord
 from resprout.core.guarantee import Guarantee, GuaranteeName
-from resprout.core.limits import AttributeValue
+from resprout.core.limits import COMPACT_BYTES, COMPACT_GRACE_US, AttributeValue
 from resprout.core.message import DurableMessage, Message
 from resprout.edge.client.machine import ClientOptions
 from resprout.edge.requests import EventsAnswered, ReadRequest
@@ -414,13 +414,17 @@ class BlockingClient:
         retain_us: int = 0,
         flush: str = "always",
         partitions: int = 1,
+        compact: bool = False,
+        compact_grace_us: int = COMPACT_GRACE_US,
+        compact_bytes: int = COMPACT_BYTES,
         timeout: float = CREATE_SECONDS,
     ) -> None:
         """Create a log; see `resprout.Client.create_log`."""
         self._background.call(
             self._client.create_log(
                 name, filter, replicas=replicas, retain_bytes=retain_bytes, retain_us=retain_us, flush=flush,
-                partitions=partitions, timeout=timeout,
+                partitions=partitions, compact=compact, compact_grace_us=compact_grace_us, compact_bytes=compact_bytes,
+                timeout=timeout,
             )
         )  # fmt: skip
 
