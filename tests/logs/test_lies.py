@@ -1,7 +1,8 @@
 """Members that lie about logs: they are cut off, or have no effect, and take no more than their share."""
 
 from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -12,7 +13,20 @@ from resprout.core.guarantee import Guarantee
 from resprout.core.message_fields import NUMBER_MAX
 from resprout.edge.requests import PublishRequest
 from resprout.journal.interface import Flush
-from resprout.logs.messages import LogAsk, LogFed, LogFeed, LogFound, LogLed, LogPage, LogRead, LogsDeclared, LogTold
+from resprout.logs.copying import CompactedCopy
+from resprout.logs.declaration import LogDeclaration
+from resprout.logs.messages import (
+    LogAsk,
+    LogCopied,
+    LogFed,
+    LogFeed,
+    LogFound,
+    LogLed,
+    LogPage,
+    LogRead,
+    LogsDeclared,
+    LogTold,
+)
 from resprout.logs.reading import READS_OF_BROKER_MAX
 from resprout.logs.records import LogCommand, LogEntry, bundle_command, read_command, to_bytes
 from resprout.logs.replica import LogReplica
@@ -272,3 +286,30 @@ def test_a_replica_sends_nothing_to_an_identity_that_it_had_before(episode: Epis
     host.send("b0", LogFed("kept", "b0.1.1.1", 0))
     assert [type(each) for each in host.to_itself] == [LogFed]
     host.hear_itself()
+
+
+class SpareEntries:
+    """The entries of a replica without a compacted part, as far as a copy needs them."""
+
+    def __init__(self) -> None:
+        self.end, self.claims = 5, 0
+        self.adopted: list[Any] = []
+        self.records: list[bytes] = []
+
+    def claim_spare(self) -> int:
+        self.claims += 1
+        return self.claims
+
+    put_spare = property(lambda self: self.records.append)
+    adopt = property(lambda self: self.adopted.append)
+
+
+@pytest.mark.parametrize("lie", [LogCopied("kept", 9, 9, 0, FAR, 0, ()), LogCopied("kept", 9, 9, 0, 2, FAR, ())])
+def test_a_compacted_part_is_no_longer_than_the_log_and_is_copied_in_order(lie: LogCopied) -> None:
+    entries, asked = SpareEntries(), list[Any]()
+    port: Any = SimpleNamespace(send=lambda broker, message: asked.append(message))
+    copy = CompactedCopy(LogDeclaration("kept", "t", ("b0", "b1")), cast(Any, entries), port)
+    copy.begin("b1")
+    assert len(asked) == 1 and not copy.hear("b1", lie)
+    assert not entries.adopted and not entries.records and len(asked) == 1
+    assert copy.is_running == (lie.place > 0), "an answer about other entries may be an old one"

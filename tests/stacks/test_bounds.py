@@ -448,7 +448,8 @@ TESTED = {
     *[f"SessionWelcome.{number}" for number in ("incarnation", "received", "grant", "part", "express")],
     *[f"FollowUp.span.{number}" for number in ("incarnation", "first", "last")],
     "Challenge.salts[].iterations", "ProofAccepted.which",  # in tests/net/test_scram.py
-    "LogFeed.number", "LogFed.upto",  # in tests/logs/test_lies.py
+    "LogFeed.number", "LogFed.upto", "LogCopied.count", "LogCopied.place",  # in tests/logs/test_lies.py
+    "LogPage.compacted", "LogPage.covered",  # in test_log_reads.py
     *FRAMES_BEYOND, *TAMPERED,
 }  # fmt: skip
 """Derived bounds that a test of this file or of `test_false_clocks` exceeds."""

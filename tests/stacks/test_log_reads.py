@@ -95,6 +95,18 @@ def test_searching_for_nothing_is_charged_to_the_identity() -> None:
     assert len(broker.asked) == 2
 
 
+def test_a_page_says_nothing_about_what_is_behind_the_end_of_the_log() -> None:
+    """A lying replica would let a reader pass over what comes later."""
+    broker = Broker()
+    broker.read("honest", topic="bank/a")
+    asked = broker.asked.pop(0)
+    broker.reads.hear(
+        "b1", LogPage("bank", asked.id, 0, RECORDS, 0, ENTRIES, 10, 1, compacted=1 << 50, covered=1 << 50)
+    )
+    (end,) = [each.message for each in broker.life.out if isinstance(each.message, EventsEnd)]
+    assert (end.following, end.end) == (ENTRIES, ENTRIES)
+
+
 def test_reads_that_wait_at_the_end_leave_room_for_those_of_others() -> None:
     broker = Broker()
     broker.read("first", topic="bank/a")
