@@ -110,6 +110,19 @@ def test_what_is_published_while_nobody_consumes_waits_for_the_next_consumer_whe
     assert not any(message.redelivered for message in tree.delivered["w1"])
 
 
+def test_all_brokers_know_the_consumers_of_a_group_that_come_before_it_is_confirmed() -> None:
+    """The next home waits for the consumers that it knows. It did not wait for these, and handed out again, after
+    later messages of the same key, what they had acknowledged (`swarm --class queues --first 620002158`)."""
+    tree = make_tree()
+    for number in range(3):
+        tree.consume(f"w{number}", "b1", "orders", GROUP)
+    settle(tree)
+    for name in ("b0", "b1", "b2"):
+        assert sorted(tree.brokers[name].parts.client_book.durables.states["orders"].consumers) == ["w0", "w1", "w2"], (
+            name
+        )
+
+
 @pytest.mark.parametrize("terms", [JOBS, GROUP], ids=["alone", "group"])
 def test_what_cannot_be_read_is_left_out_also_when_it_is_handed_out_in_parts(terms: Terms) -> None:
     """A member brings it, perhaps from another one, with a column that holds other messages than it says. The broker

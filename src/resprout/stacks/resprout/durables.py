@@ -330,9 +330,12 @@ class Durables:
         self._book.durables.say(self._state(held))
 
     def heard_of(self, state: DurableState) -> None:
+        """All brokers know that it is held here. Consumers that have come meanwhile are told to them now."""
         held = self.consumers.held.get(state.subscription)
         if held is not None and not held.is_confirmed:
             self.consumers.confirmed(held, self._life.out)
+            if tuple(held.queue.consumers)[:CONSUMERS_TOLD] != state.consumers:
+                self._consumers_changed(held)
 
     def _state(self, held: HeldDurable, is_partial: bool = False) -> DurableState:
         life = self._life
