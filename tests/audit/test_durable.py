@@ -174,6 +174,25 @@ def test_a_key_is_not_in_two_hands_if(case: str) -> None:
     assert "of the same key" not in str(found)
 
 
+@pytest.mark.parametrize("died", ["both", "the consumer", "the home", "nobody"])
+def test_order_of_a_key_is_forgotten_only_with_both_who_knew_the_acknowledgement(died: str) -> None:
+    """The first message comes again after the second one, to a consumer that had the second one."""
+    story = Story("a", "b")
+    story.publish(2, "k")
+    story.handed(3, "a", 1, False, "k")
+    story.done(3.1, "a", 1, told=False)
+    story.handed(3.2, "b", 2, False, "k")
+    story.done(3.3, "b", 2, told=False)
+    if died in ("both", "the home"):
+        story.add(3.4, "b0", "crash")
+    if died in ("both", "the consumer"):
+        story.add(3.5, "a", "crash")
+    story.handed(9, "b", 1, True, "k")
+    story.done(9.1, "b", 1, told=False)
+    found = [text for text in story.broken().get("durable", []) if "after p:2" in text]
+    assert len(found) == (died != "both")
+
+
 @pytest.mark.parametrize(("is_told", "is_wrong"), [(True, False), (False, True)])
 def test_delivered_is_due_when_everybody_has_acknowledged(is_told: bool, is_wrong: bool) -> None:
     story = Story("a", group=False)

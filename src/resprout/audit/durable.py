@@ -115,8 +115,15 @@ def _in_order(each: DurableRecord, history: History) -> Iterator[Anomaly]:
         lines = [(*origin, pair) for pair in p.lines if pair[1]] if each.is_group else [origin]
         before = [overtaken_by(newest, line, id, handed.row) for line in lines]
         later = next((later for later in before if later is not None and later[0] != id), None)
-        if later is not None:
+        if later is not None and not _may_be_forgotten(each, history, id, handed):
             yield _anomaly(each, history, id, handed, f"after {history.naming.message(later[0])}")
+
+
+def _may_be_forgotten(each: DurableRecord, history: History, id: MessageId, again: HandedOut) -> bool:
+    """Whether a message of a group comes again because its consumer and its home died with its acknowledgement. Later
+    messages of its key had been handed out meanwhile."""
+    earlier = [handed for handed in each.handed[id] if handed.row < again.row and handed.life != again.life]
+    return again.is_again and bool(earlier) and _may_be_unknown(each, history, earlier[-1], again)
 
 
 def _repeated(each: DurableRecord, history: History, repeated: RepeatedMessages) -> Iterator[Anomaly]:
