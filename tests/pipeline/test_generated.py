@@ -13,6 +13,7 @@ from benchmarks.spark.processes import output_and_peak
 from benchmarks.spark.spoiled import write_with_a_delivery_dropped
 
 from resprout.audit.judge import judge
+from resprout.audit.mqtt import MQTT_RULES
 from resprout.audit.timing import TIMING_RULES
 from resprout.audit.values import VALUE_RULES
 from resprout.audit.verdict import CLEAN, EXPLAINED_MAX
@@ -46,8 +47,8 @@ def test_a_generated_run_is_clean_and_only_what_it_does_not_have_is_not_judged(s
     assert verdict.anomalies == []
     assert verdict.counts["deliveries"] >= 5_000
     others = [c.rule for c in verdict.checks if c.status != CLEAN and not c.rule.startswith(("bank_", "log_"))]
-    unused = [*TIMING_RULES, "durable", *VALUE_RULES]
-    assert others == unused, "these runs have no delayed messages, durable subscriptions or last values"
+    unused = [*TIMING_RULES, "durable", *MQTT_RULES, *VALUE_RULES]
+    assert others == unused, "these runs have no delayed messages, durable subscriptions, MQTT clients or last values"
 
 
 def test_a_generated_run_holds_all_that_a_judge_must_look_at(rows: Rows) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from resprout.audit.mqtt import MQTT_RULES
 from resprout.audit.timing import TIMING_RULES
 from resprout.audit.values import VALUE_RULES
 from resprout.audit.verdict import RULES
@@ -34,7 +35,7 @@ Written = list[tuple[Case, RunPlace]]
 LESS = (EACH_TOPIC, PROBABLE, EACH_TOPIC, Promises(OrderScope.EACH_TOPIC, Reliability.PROBABLE, ("accepted", "safe")))
 LOOSE = {"bank_outcome", "bank_replay"}
 """Not in these mutants: their transfers go to another topic, which is in no order with theirs."""
-BOTH = set(RULES) - {*VALUE_RULES, *TIMING_RULES}
+BOTH = set(RULES) - {*VALUE_RULES, *TIMING_RULES, *MQTT_RULES}
 """Spark does not judge last values, nor delayed and expiring messages."""
 ORDER = {rule for rule in BOTH if not rule.startswith(("bank_", "log_", "durable"))}
 
@@ -47,9 +48,9 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     cases = {
         "first half": lambda: list(random_cases(300))[::2],
         "second half": lambda: list(random_cases(300))[1::2],
-        "mutants": lambda: list(mutants(2)),
+        "mutants": lambda: list(mutants(2, but=MQTT_RULES)),
         "good": lambda: [*good_cases(6), *simulated()],
-        "less promised": lambda: list(promised([*random_cases(90), *mutants(1)], *LESS)),
+        "less promised": lambda: list(promised([*random_cases(90), *mutants(1, but=MQTT_RULES)], *LESS)),
     }[request.param]()
     folder = tmp_path_factory.mktemp("cases")
     return request.param, [(case, write(folder, case)) for case in cases]

@@ -1,5 +1,7 @@
 """`resprout log`: the logs of a network, as its brokers report them, and commands that create and change them."""
 
+import asyncio
+import contextlib
 from collections.abc import Sequence
 
 import click
@@ -20,6 +22,10 @@ from resprout.logs.declaration import REPLICAS_MAX, LogDeclaration, check_log
 from resprout.net.accounts import JournalAccount, TreeSurvey
 from resprout.scenario.reader import parse_duration
 from resprout.stacks.status import Absent, LogSeen, PositionSeen
+
+JOINING_SECONDS = 3.0
+"""How long a command waits for brokers that have not joined."""
+JOINING_LOOKS = 6
 
 
 class ReplicaView(msgspec.Struct, frozen=True):
@@ -200,15 +206,21 @@ def choose_replicas(found: TreeSurvey, count: int) -> tuple[str, ...]:
     return tuple(sorted(sorted(kept), key=lambda name: kept[name])[:count])
 
 
-def _brokers(found: TreeSurvey, replicas: str) -> tuple[str, ...]:
-    """Return the brokers that `--replicas` means: names, or a number of them."""
+async def _find_brokers(replicas: str, access: Access) -> tuple[str, ...]:
+    """Return the brokers that `--replicas` means: names, or a number of them. Brokers that have just been started may
+    need a moment to join."""
     if not replicas.isdecimal():
         return tuple(check_name(name, "--replicas: name of a broker") for name in replicas.split(","))
-    return choose_replicas(found, check_count(int(replicas[:9]), "--replicas", 1, REPLICAS_MAX))
+    count = check_count(int(replicas[:9]), "--replicas", 1, REPLICAS_MAX)
+    for _ in range(JOINING_LOOKS):
+        with contextlib.suppress(UsageError):
+            return choose_replicas(await AskingCommand(access).survey(), count)
+        await asyncio.sleep(JOINING_SECONDS / JOINING_LOOKS)
+    return choose_replicas(await AskingCommand(access).survey(), count)
 
 
 async def _create(log: LogDeclaration, replicas: str, timeout: float, access: Access) -> tuple[str, ...]:
-    brokers = _brokers(await AskingCommand(access).survey(), replicas)
+    brokers = await _find_brokers(replicas, access)
     async with connected(access) as client:
         await client.create_log(
             log.name, log.filter, replicas=brokers, retain_bytes=log.retain_bytes, retain_us=log.retain_us,
