@@ -1,6 +1,6 @@
-"""What a total costs where the root publishes it by itself (`root_ordered_after`), by the number of brokers and of
-readers: frames between brokers, and the time until a reader has it. It is compared with a total that all brokers close,
-and with the same work as `causal` publications, which is the yardstick.
+"""Cost of totals that the root publishes by itself (`root_ordered_after`): frames between brokers, and the time until a
+reader has one, by the number of brokers and readers. The same messages as totals that all brokers close, and as
+`causal` publications, are measured beside them.
 """
 
 from collections.abc import Iterator

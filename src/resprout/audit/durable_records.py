@@ -46,7 +46,7 @@ class DeadLetterRow(NamedTuple):
 
 
 class DurableRecord:
-    """What the rows say of one subscription."""
+    """The rows of one durable subscription."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -68,7 +68,7 @@ class DurableRecord:
         self.over: dict[ConsumerLife, int] = {}
         """When they were over."""
         self.present: dict[str, int] = {}
-        """Who consumes, and since when."""
+        """The consumers at the end of the trace, and the time since which they consume."""
         self.asked: int | None = None
         """The row of the first that wanted to consume it."""
         self.hands = Hands()
@@ -98,9 +98,9 @@ class DurableRecord:
     def may_hold(self, p: PublicationRecord) -> bool:
         """Return whether the subscription may delay the receipt `delivered` of a publication.
 
-        It may if nobody has acknowledged the publication, or if nobody consumes at the end: the receipts of a bundle
-        come together, and the rest of the bundle may wait for a consumer. A publication that was made before anybody
-        asked may still have been on its way.
+        It may if no consumer has acknowledged the publication, or if it has no consumer at the end: the receipts of a
+        bundle come together, and the rest of the bundle may wait for a consumer. A publication that was made before
+        the subscription was asked for may still have been on its way.
         """
         if self.predicate is None or self.asked is None:
             return False
@@ -123,7 +123,7 @@ class DurableRecord:
 
     @property
     def blocks_at_end(self) -> bool:
-        """Whether nobody consumes it at the end, so that publishers of its topics may have to wait for good."""
+        """Whether it has no consumer at the end, so that publishers of its topics may have to wait for good."""
         return self.confirmed is not None and not self.present and not self.drops
 
     def may_block(self, p: PublicationRecord) -> bool:
