@@ -186,3 +186,46 @@ def test_a_broken_takeover_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         if {check.rule for check in verdict.checks if check.anomalies} >= {"twice", "mqtt_twice"}:
             return
     pytest.fail("nobody noticed")
+
+
+def test_a_subscription_that_begins_when_a_neighbour_falls_silent_is_confirmed_after_the_repair() -> None:
+    """Its broker told the dead neighbour of the subscription during the repair, and waited for the answer for ever
+    (`swarm --class mqtt --first 640002268`)."""
+    scene = parse_scenario("""
+time_limit = "120s"
+[options]
+faults_tolerated = 2
+[[broker]]
+name = "b0"
+[[broker]]
+name = "b1"
+parent = "b0"
+latency = "84us"
+[[broker]]
+name = "b2"
+parent = "b0"
+latency = "44us"
+[[client]]
+name = "c0"
+broker = "b0"
+latency = "0s"
+subscribe = ["lamp/a"]
+protocol = "mqtt"
+qos = 2
+[[fault]]
+at = "4926355us"
+kind = "crash"
+nodes = ["c0"]
+[[fault]]
+at = "4926356us"
+kind = "recover"
+nodes = ["c0"]
+[[fault]]
+at = "4926524us"
+kind = "crash"
+nodes = ["b1"]
+host = true
+""")
+    result = run_scenario(scene)
+    assert result.ended == "quiescent"
+    assert [row.kind for row in result.rows if row.node == "c0"].count("consuming") == 2, "of each life of the client"

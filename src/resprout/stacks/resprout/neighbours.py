@@ -196,6 +196,8 @@ class Neighbours:
         links = {name: self._add(name, incarnation) for name, incarnation in lives.items()}
         for name, parcel in parcels.items():
             self._book.meet(name, parcel)
+        for link in replaced:  # a durable subscription whose wish waited only for it was confirmed, and asked it, above
+            self._book.durables.lost(link.name)
         return links
 
     def _add(self, name: str, incarnation: int) -> Link:
